@@ -1,0 +1,113 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+
+static int fail(struct pq_why *why, const char *verb, const char *path)
+{
+    int err = errno;
+    return pq_why(why, pq_error_from_errno(err), "can't %s %s: %s", verb, path, strerror(err));
+}
+
+int pq_file_read(const char *path, struct pq_buf *out, struct pq_why *why)
+{
+    DEFER(pq_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return fail(why, "read", path);
+    size_t before = out->len;
+    for (;;) {
+        char chunk[16384];
+        ssize_t n = read(fd, chunk, sizeof chunk);
+        if (n < 0 && errno == EINTR)
+            continue;
+        int e = n < 0 ? fail(why, "read", path) : n > 0 ? pq_buf_append(out, chunk, (size_t)n) : 0;
+        explicit_bzero(chunk, sizeof chunk);
+        if (e == PQ_E_TOO_LONG)
+            pq_why(why, e, "%s is larger than %zu bytes", path, out->cap);
+        else if (e == PQ_E_NOMEM)
+            pq_why(why, e, "out of memory while reading %s", path);
+        if (e < 0) {
+            out->len = before;
+            return e;
+        }
+        if (n == 0)
+            return 0;
+    }
+}
+
+static int write_all(int fd, struct pq_span bytes)
+{
+    while (bytes.len) {
+        ssize_t n = write(fd, bytes.at, bytes.len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        bytes.at += n;
+        bytes.len -= (size_t)n;
+    }
+    return 0;
+}
+
+int pq_file_write(const char *path, struct pq_span bytes, mode_t mode, enum pq_file_how how, struct pq_why *why)
+{
+    char beside[PATH_MAX];
+    const char *target = path;
+    if (how == PQ_FILE_REPLACE) {
+        int n = snprintf(beside, sizeof beside, "%s.%ld.new", path, (long)getpid());
+        if (n < 0 || (size_t)n >= sizeof beside)
+            return pq_why(why, PQ_E_TOO_LONG, "the path %s is too long", path);
+        unlink(beside);
+        target = beside;
+    }
+    DEFER(pq_closep) int fd = open(target, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    if (fd < 0 && errno == EEXIST)
+        return pq_why(why, PQ_E_EXISTS, "%s exists and is not overwritten: name another file or remove it first", path);
+    if (fd < 0)
+        return fail(why, "write", path);
+    if (write_all(fd, bytes) < 0 || fsync(fd) < 0 || (how == PQ_FILE_REPLACE && rename(target, path) < 0)) {
+        int e = fail(why, "write", path);
+        unlink(target);
+        return e;
+    }
+    return 0;
+}
+
+int pq_file_make_folders(const char *path, mode_t mode, struct pq_why *why)
+{
+    char part[PATH_MAX];
+    size_t len = strlen(path);
+    if (len == 0 || len >= sizeof part)
+        return pq_why(why, PQ_E_INVALID, "\"%s\" is no usable folder name", path);
+    for (size_t i = 1; i <= len; i++) {
+        if (path[i] != '/' && path[i] != 0)
+            continue;
+        memcpy(part, path, i);
+        part[i] = 0;
+        if (mkdir(part, mode) < 0 && errno != EEXIST)
+            return fail(why, "make the folder", part);
+    }
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return fail(why, "make the folder", path);
+    return S_ISDIR(st.st_mode) ? 0 : pq_why(why, PQ_E_EXISTS, "%s exists and is no folder", path);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+int pq_file_remove_tree(const char *path, struct pq_why *why)
+{
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) < 0 && errno != ENOENT)
+        return fail(why, "remove", path);
+    return 0;
+}

@@ -1,0 +1,28 @@
+/* file.h - whole small files.
+ *
+ * Spec:   none.
+ * Owns:   pq_file_read() fills the caller's buffer, which the caller frees (pq_buf_free, or pq_buf_wipe for a key).
+ * Errors: PQ_E_NOENT, PQ_E_PERMISSION, PQ_E_EXISTS, PQ_E_TOO_LONG (larger than out->cap), PQ_E_LIMIT (disk full), PQ_E_IO;
+ *         why says which file and what the system said.
+ */
+#ifndef PQ_BASE_FILE_H
+#define PQ_BASE_FILE_H
+
+#include <sys/types.h>
+
+#include "base/bytes.h"
+
+PQ_MUST_CHECK int pq_file_read(const char *path, struct pq_buf *out, struct pq_why *why);
+
+enum pq_file_how {
+    PQ_FILE_NEW,    /* PQ_E_EXISTS if there is one */
+    PQ_FILE_REPLACE /* written beside it, synced, then renamed: readers see the old or the new whole */
+};
+PQ_MUST_CHECK int pq_file_write(const char *path, struct pq_span bytes, mode_t mode, enum pq_file_how how,
+                                struct pq_why *why);
+/* mkdir -p; existing folders are fine. */
+PQ_MUST_CHECK int pq_file_make_folders(const char *path, mode_t mode, struct pq_why *why);
+/* rm -r of a folder, without following links and without leaving its file system. */
+PQ_MUST_CHECK int pq_file_remove_tree(const char *path, struct pq_why *why);
+
+#endif

@@ -1,0 +1,62 @@
+#include "cli/cli.h"
+
+#include <openssl/crypto.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "version.h"
+
+int pq_cli_fail(const char *command, int code, const struct pq_why *why)
+{
+    fprintf(stderr, "pqplane %s: %s\n", command, why && why->text[0] ? why->text : pq_error_text(code));
+    return code == PQ_E_USAGE ? 2 : 1;
+}
+
+int pq_cli_usage(const char *command, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "pqplane %s: ", command);
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "; see: pqplane %s --help\n", command);
+    va_end(args);
+    return 2;
+}
+
+static int version(int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    printf("pqplane %s, %s\n", PQ_VERSION, OpenSSL_version(OPENSSL_VERSION));
+    return 0;
+}
+
+static const struct pq_command commands[] = {
+    {"version", version, "what this is built of"},
+};
+
+static int help(FILE *out)
+{
+    fprintf(out, "pqplane - post-quantum protection for 5G, O-RAN and SDN control planes\n\nusage: pqplane COMMAND [OPTION...]\n\n");
+    for (size_t i = 0; i < PQ_COUNT(commands); i++)
+        fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].help);
+    fprintf(out, "\nEach command explains itself: pqplane COMMAND --help\n");
+    return out == stdout ? 0 : 2;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return help(stderr);
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
+        return help(stdout);
+    if (strcmp(name, "--version") == 0)
+        return version(argc - 1, argv + 1);
+    for (size_t i = 0; i < PQ_COUNT(commands); i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "pqplane: there is no command \"%s\"; see: pqplane --help\n", name);
+    return 2;
+}
