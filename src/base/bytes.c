@@ -143,9 +143,15 @@ int pq_buf_reserve(struct pq_buf *b, size_t len)
         size *= 2;
     if (size > b->cap + 1)
         size = b->cap + 1;
-    uint8_t *at = realloc(b->at, size);
+    /* Not realloc(), which may leave a copy behind: what is kept here may be a key. */
+    uint8_t *at = malloc(size);
     if (!at)
         return PQ_E_NOMEM;
+    if (b->at) {
+        memcpy(at, b->at, b->len);
+        explicit_bzero(b->at, b->size);
+        free(b->at);
+    }
     b->at = at;
     b->size = size;
     b->at[b->len] = 0;

@@ -33,6 +33,14 @@ static int version(int argc, char **argv)
 }
 
 static const struct pq_command commands[] = {
+    {"algorithms", pq_cli_algorithms, "key exchanges and signatures that the loaded OpenSSL providers offer"},
+    {"suites", pq_cli_suites, "what a mode and a level stand for"},
+    {"pki", pq_cli_pki, "keys and certificates: authorities, leaves, revocation lists"},
+    {"nf", pq_cli_nf, "one network function of a 5G core: nrf, ausf, udm or udr"},
+    {"load", pq_cli_load, "play the consumer of a network function and time each request"},
+    {"proxy", pq_cli_proxy, "the sidecar: post-quantum TLS beside an unmodified network function"},
+    {"lab", pq_cli_lab, "measure an experiment: every combination of its factors, in rounds, on private hosts"},
+    {"report", pq_cli_report, "what results of the lab show: a table, CSV, or one HTML page"},
     {"version", version, "what this is built of"},
 };
 

@@ -1,0 +1,23 @@
+/* address.h - an address in the configuration: its form, whether it stays on this host, whether two collide.
+ *
+ * Spec:   net/tcp.h, "address texts"; loopback is 127.0.0.0/8, ::1 and ::ffff:127.0.0.0/104; a unix socket is local.
+ * Owns:   a read address owns its texts until pq_proxy_address_free().
+ * Errors: PQ_E_CONFIG (form, with FILE:LINE:COLUMN), PQ_E_NOT_FOUND (name), PQ_E_NOMEM.
+ */
+#ifndef PQ_PROXY_ADDRESS_H
+#define PQ_PROXY_ADDRESS_H
+
+#include "proxy/config.h"
+
+/* Of a field's type PQ_FIELD_CUSTOM; out is a struct pq_proxy_address. A listener's own address holds no host name. */
+PQ_MUST_CHECK int pq_proxy_address_read(const struct pq_node *n, void *out, struct pq_why *why);
+PQ_MUST_CHECK int pq_proxy_address_read_numeric(const struct pq_node *n, void *out, struct pq_why *why);
+void pq_proxy_address_free(void *address);
+
+PQ_MUST_CHECK int pq_proxy_address_resolve(struct pq_proxy_address *a, struct pq_why *why);
+
+bool pq_proxy_address_is_local(const struct pq_address *a);
+/* Two listeners can't have both: the same, or one takes the port on every address of the host. */
+bool pq_proxy_address_collides(const struct pq_address *a, const struct pq_address *b);
+
+#endif

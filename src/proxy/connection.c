@@ -1,0 +1,421 @@
+#include "proxy/connection.h"
+
+#include <ev.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "proxy/relay.h"
+
+/* How often a relay that lingers is looked at, in seconds. */
+#define LINGER_STEP 0.1
+
+enum phase { CONNECT, HANDSHAKE, RELAY, ENDED };
+
+struct pq_connection {
+    struct pq_connections *set;
+    const struct pq_route *route;
+    struct pq_connection *next, **link; /* link points to what points here */
+    enum phase phase;
+    int fd[2]; /* by enum pq_relay_side */
+    struct pq_tls *tls;
+    struct pq_relay relay;
+    ev_io io[2];
+    unsigned watched[2];
+    ev_timer timer;
+    ev_tstamp active; /* when an event last came */
+    struct pq_address address[2];
+    int64_t started, phase_started, took[ENDED]; /* ns */
+};
+
+static enum pq_proxy_direction direction(const struct pq_connection *c) { return c->route->how->direction; }
+
+/* --- the end -------------------------------------------------------------------------------------------------------- */
+static double ms(int64_t ns) { return (double)ns / 1e6; }
+
+static void log_end(const struct pq_connection *c, const char *event, enum pq_log_level level, const char *reason,
+                    const char *detail)
+{
+    static const struct pq_tls_info nothing = {.group = "", .signature = "", .cipher = "", .peer = ""};
+    const struct pq_tls_info *i = c->tls ? pq_tls_info(c->tls) : &nothing;
+    char local[PQ_ADDRESS_TEXT], peer[PQ_ADDRESS_TEXT];
+    if (!pq_log_on(level))
+        return;
+    pq_address_text(&c->address[PQ_RELAY_LOCAL], local);
+    pq_address_text(&c->address[PQ_RELAY_PEER], peer);
+    pq_log(level, event, "route", pq_s(c->route->how->name), "direction", pq_s(pq_proxy_direction_names[direction(c)]),
+           "local", pq_s(local), "peer", pq_s(peer), "peer_name", pq_s(i->peer), "group", pq_s(i->group), "signature",
+           pq_s(i->signature), "cipher", pq_s(i->cipher), "resumed", pq_i(i->resumed), "connect_ms",
+           pq_f(ms(c->took[CONNECT])), "handshake_ms", pq_f(ms(c->took[HANDSHAKE])), "chain_ms", pq_f(ms(i->chain_ns)),
+           "handshake_cpu_ms", pq_f(ms(i->cpu_ns)), "bytes_up", pq_i((int64_t)c->relay.flow[PQ_RELAY_LOCAL].bytes),
+           "bytes_down", pq_i((int64_t)c->relay.flow[PQ_RELAY_PEER].bytes), "duration_ms",
+           pq_f(ms(pq_clock_ns() - c->started)), "reason", pq_s(reason), detail ? "detail" : NULL, pq_s(detail), NULL);
+}
+
+/* Bytes that came and were never read would make the kernel send RST, which can overtake the alert that says why. */
+static void close_after_alert(int fd)
+{
+    char scratch[4096];
+    shutdown(fd, SHUT_WR);
+    for (int i = 0; i < 16 && recv(fd, scratch, sizeof scratch, MSG_DONTWAIT) > 0; i++)
+        ;
+    close(fd);
+}
+
+static void unwatch(struct pq_connection *c)
+{
+    for (int i = 0; i < 2; i++)
+        ev_io_stop(c->set->loop, &c->io[i]);
+    ev_timer_stop(c->set->loop, &c->timer);
+}
+
+static void close_all(struct pq_connection *c, enum pq_proxy_end why, enum phase phase)
+{
+    bool orderly = why == PQ_PROXY_END, alert = why == PQ_PROXY_TLS && phase == HANDSHAKE;
+    int local = c->fd[PQ_RELAY_LOCAL], peer = c->fd[PQ_RELAY_PEER];
+    pq_tls_free(c->tls);
+    if (local >= 0) {
+        pq_tcp_abort_on_close(local, !orderly);
+        close(local);
+    }
+    if (peer >= 0 && alert) {
+        close_after_alert(peer);
+    } else if (peer >= 0) {
+        if (!orderly)
+            pq_tcp_abort_on_close(peer, true);
+        close(peer);
+    }
+}
+
+static void end(struct pq_connection *c, enum pq_proxy_end why, enum pq_tls_reason tls_reason, const char *detail)
+{
+    struct pq_connections *s = c->set;
+    enum phase phase = c->phase;
+    /* TLS 1.3 lets a client go on before the server has judged it: an alert in place of the first byte is a handshake's. */
+    bool unjudged = phase == RELAY && direction(c) == PQ_PROXY_EGRESS && c->relay.flow[PQ_RELAY_PEER].bytes == 0;
+    bool handshake = why == PQ_PROXY_TLS && (phase == HANDSHAKE || unjudged);
+    c->took[phase] = pq_clock_ns() - c->phase_started;
+    c->phase = ENDED;
+    unwatch(c);
+    log_end(c, handshake ? "handshake failed" : "connection closed", pq_proxy_end_level(why),
+            why == PQ_PROXY_TLS ? pq_tls_reason_label(tls_reason) : pq_proxy_end_label(why), detail);
+    s->counters.ends[why]++;
+    if (why == PQ_PROXY_TLS)
+        s->counters.tls[tls_reason]++;
+    s->counters.bytes_up += c->relay.flow[PQ_RELAY_LOCAL].bytes;
+    s->counters.bytes_down += c->relay.flow[PQ_RELAY_PEER].bytes;
+    pq_relay_free(&c->relay);
+    close_all(c, why, phase);
+    *c->link = c->next;
+    if (c->next)
+        c->next->link = c->link;
+    free(c);
+    s->count--;
+    if (s->closed)
+        s->closed(s->context);
+}
+
+static void end_plain(struct pq_connection *c, enum pq_proxy_end why, const char *detail)
+{
+    end(c, why, PQ_TLS_NONE, detail);
+}
+
+/* TLS gave the error e. */
+static void end_tls(struct pq_connection *c, int e)
+{
+    enum pq_tls_reason reason = pq_tls_reason(c->tls);
+    if (e == PQ_E_NOMEM)
+        end_plain(c, PQ_PROXY_MEMORY, NULL);
+    else if (c->phase == RELAY && (e == PQ_E_RESET || reason == PQ_TLS_NONE || reason == PQ_TLS_RESET))
+        end_plain(c, PQ_PROXY_RESET_BY_PEER, NULL);
+    else
+        end(c, PQ_PROXY_TLS, reason == PQ_TLS_NONE ? PQ_TLS_INTERNAL : reason, pq_tls_failure(c->tls));
+}
+
+/* --- waiting -------------------------------------------------------------------------------------------------------- */
+static void watch(struct pq_connection *c, enum pq_relay_side side, unsigned wants)
+{
+    if (c->watched[side] == wants)
+        return;
+    ev_io *io = &c->io[side];
+    ev_io_stop(c->set->loop, io);
+    ev_io_set(io, c->fd[side], (wants & PQ_RELAY_READ ? EV_READ : 0) | (wants & PQ_RELAY_WRITE ? EV_WRITE : 0));
+    if (wants)
+        ev_io_start(c->set->loop, io);
+    c->watched[side] = wants;
+}
+
+static void set_timer(struct pq_connection *c, double after)
+{
+    ev_timer_stop(c->set->loop, &c->timer);
+    ev_timer_set(&c->timer, after, 0.);
+    ev_timer_start(c->set->loop, &c->timer);
+}
+
+static void enter_next(struct pq_connection *c);
+
+/* --- connect -------------------------------------------------------------------------------------------------------- */
+static enum pq_relay_side target_side(const struct pq_connection *c)
+{
+    return direction(c) == PQ_PROXY_INGRESS ? PQ_RELAY_LOCAL : PQ_RELAY_PEER;
+}
+
+static void connect_failed(struct pq_connection *c, int e, const char *detail)
+{
+    struct pq_why why = {""};
+    char text[PQ_ADDRESS_TEXT];
+    pq_address_text(&c->route->how->target.at, text);
+    if (!detail[0]) {
+        pq_why(&why, e, "can't connect to %s: %s", text, pq_error_text(e));
+        detail = why.text;
+    }
+    c->set->starved |= e == PQ_E_LIMIT;
+    end_plain(c,
+              e == PQ_E_LIMIT     ? PQ_PROXY_DESCRIPTORS
+              : e == PQ_E_NOMEM   ? PQ_PROXY_MEMORY
+              : e == PQ_E_REFUSED ? PQ_PROXY_CONNECT_REFUSED
+              : e == PQ_E_TIMEOUT ? PQ_PROXY_CONNECT_TIMEOUT
+                                  : PQ_PROXY_CONNECT_FAILED,
+              detail);
+}
+
+static void connected(struct pq_connection *c)
+{
+    int fd = c->fd[target_side(c)];
+    if (!c->set->config->tcp_nodelay)
+        pq_tcp_nodelay(fd, false);
+    if (direction(c) == PQ_PROXY_INGRESS)
+        pq_tcp_abort_on_close(fd, true);
+    enter_next(c);
+}
+
+static void connect_enter(struct pq_connection *c)
+{
+    struct pq_why why = {""};
+    int e = pq_tcp_connect(&c->route->how->target.at, &c->fd[target_side(c)], &why);
+    if (e == 0)
+        connected(c);
+    else if (e == PQ_E_WANT_WRITE)
+        watch(c, target_side(c), PQ_RELAY_WRITE);
+    else
+        connect_failed(c, e, why.text);
+}
+
+static void connect_ready(struct pq_connection *c, enum pq_relay_side side, unsigned ready)
+{
+    (void)ready;
+    int e = pq_tcp_connected(c->fd[side]);
+    watch(c, side, 0);
+    if (e == 0)
+        connected(c);
+    else
+        connect_failed(c, e, "");
+}
+
+static void connect_expired(struct pq_connection *c) { connect_failed(c, PQ_E_TIMEOUT, ""); }
+
+/* --- handshake ------------------------------------------------------------------------------------------------------ */
+static void handshake_ready(struct pq_connection *c, enum pq_relay_side side, unsigned ready)
+{
+    (void)ready;
+    int e = pq_tls_handshake(c->tls);
+    if (e == PQ_E_WANT_READ || e == PQ_E_WANT_WRITE) {
+        watch(c, side, e == PQ_E_WANT_READ ? PQ_RELAY_READ : PQ_RELAY_WRITE);
+    } else if (e < 0) {
+        end_tls(c, e);
+    } else {
+        watch(c, side, 0);
+        enter_next(c);
+    }
+}
+
+static void handshake_enter(struct pq_connection *c)
+{
+    const struct pq_strings *peers = &c->route->how->peers;
+    if (pq_tls_new(c->route->tls, c->fd[PQ_RELAY_PEER], peers->count ? peers : NULL, &c->tls) < 0)
+        end_plain(c, PQ_PROXY_MEMORY, NULL);
+    else
+        handshake_ready(c, PQ_RELAY_PEER, 0);
+}
+
+static void handshake_expired(struct pq_connection *c)
+{
+    char detail[128];
+    snprintf(detail, sizeof detail, "the peer did not finish the handshake within %.3f s (timeouts.handshake)",
+             (double)c->set->config->timeouts.handshake / 1e9);
+    end(c, PQ_PROXY_TLS, PQ_TLS_TIMEOUT, detail);
+}
+
+/* --- relay ---------------------------------------------------------------------------------------------------------- */
+static void relay_ended(struct pq_connection *c, int e)
+{
+    enum pq_proxy_end reset = c->relay.failed == PQ_RELAY_PEER ? PQ_PROXY_RESET_BY_PEER : PQ_PROXY_RESET_BY_LOCAL;
+    if (e == PQ_E_CLOSED)
+        end_plain(c, PQ_PROXY_END, c->relay.lost ? "the side that closed first did not take all that the other sent" : NULL);
+    else if (e == PQ_E_NOMEM)
+        end_plain(c, PQ_PROXY_MEMORY, NULL);
+    else if (e != PQ_E_RESET && c->relay.failed == PQ_RELAY_PEER)
+        end_tls(c, e);
+    else
+        end_plain(c, reset, NULL);
+}
+
+static void relay_ready(struct pq_connection *c, enum pq_relay_side side, unsigned ready)
+{
+    int e = pq_relay_pump(&c->relay, side, ready);
+    if (e < 0) {
+        relay_ended(c, e);
+        return;
+    }
+    c->active = ev_now(c->set->loop);
+    watch(c, PQ_RELAY_LOCAL, pq_relay_wants(&c->relay, PQ_RELAY_LOCAL));
+    watch(c, PQ_RELAY_PEER, pq_relay_wants(&c->relay, PQ_RELAY_PEER));
+    if (pq_relay_lingers(&c->relay))
+        set_timer(c, LINGER_STEP);
+}
+
+static void relay_enter(struct pq_connection *c)
+{
+    c->set->counters.established++;
+    pq_relay_init(&c->relay, c->fd[PQ_RELAY_LOCAL], c->fd[PQ_RELAY_PEER], c->tls, &c->set->pool);
+    relay_ready(c, PQ_RELAY_PEER, 0);
+}
+
+/* The timer is not touched for each event, only when it fires: then it is set for what is left of the idle time. */
+static void relay_expired(struct pq_connection *c)
+{
+    if (pq_relay_lingers(&c->relay)) {
+        relay_ready(c, PQ_RELAY_PEER, 0);
+        return;
+    }
+    double left = c->active + (double)c->set->config->timeouts.idle / 1e9 - ev_now(c->set->loop);
+    if (left > 0)
+        set_timer(c, left);
+    else
+        end_plain(c, PQ_PROXY_IDLE, NULL);
+}
+
+/* --- phases --------------------------------------------------------------------------------------------------------- */
+#define TIMEOUT(name) offsetof(struct pq_proxy_config, timeouts.name)
+
+static const struct {
+    const char *name;
+    void (*enter)(struct pq_connection *c);
+    void (*ready)(struct pq_connection *c, enum pq_relay_side side, unsigned ready);
+    size_t timeout; /* where in the configuration */
+    void (*expired)(struct pq_connection *c);
+} phases[] = {
+    [CONNECT] = {"connect", connect_enter, connect_ready, TIMEOUT(connect), connect_expired},
+    [HANDSHAKE] = {"handshake", handshake_enter, handshake_ready, TIMEOUT(handshake), handshake_expired},
+    [RELAY] = {"relay", relay_enter, relay_ready, TIMEOUT(idle), relay_expired},
+};
+static const enum phase first_phase[] = {[PQ_PROXY_INGRESS] = HANDSHAKE, [PQ_PROXY_EGRESS] = CONNECT};
+static const enum phase next_phase[][ENDED] = {
+    [PQ_PROXY_INGRESS] = {[HANDSHAKE] = CONNECT, [CONNECT] = RELAY, [RELAY] = ENDED},
+    [PQ_PROXY_EGRESS] = {[CONNECT] = HANDSHAKE, [HANDSHAKE] = RELAY, [RELAY] = ENDED},
+};
+
+static void enter(struct pq_connection *c, enum phase phase)
+{
+    int64_t timeout = *(const int64_t *)(const void *)((const char *)c->set->config + phases[phase].timeout);
+    c->phase = phase;
+    c->phase_started = pq_clock_ns();
+    c->active = ev_now(c->set->loop);
+    ev_timer_stop(c->set->loop, &c->timer);
+    if (timeout)
+        set_timer(c, (double)timeout / 1e9);
+    if (pq_log_on(PQ_LOG_DEBUG))
+        pq_log(PQ_LOG_DEBUG, "connection state", "route", pq_s(c->route->how->name), "state", pq_s(phases[phase].name),
+               "descriptor", pq_i(c->fd[target_side(c) == PQ_RELAY_LOCAL ? PQ_RELAY_PEER : PQ_RELAY_LOCAL]), NULL);
+    phases[phase].enter(c);
+}
+
+static void enter_next(struct pq_connection *c)
+{
+    c->took[c->phase] = pq_clock_ns() - c->phase_started;
+    enter(c, next_phase[direction(c)][c->phase]);
+}
+
+static void on_io(struct ev_loop *loop, ev_io *w, int revents)
+{
+    (void)loop;
+    struct pq_connection *c = w->data;
+    enum pq_relay_side side = w == &c->io[PQ_RELAY_LOCAL] ? PQ_RELAY_LOCAL : PQ_RELAY_PEER;
+    phases[c->phase].ready(c, side, (revents & EV_READ ? PQ_RELAY_READ : 0) | (revents & EV_WRITE ? PQ_RELAY_WRITE : 0));
+}
+
+static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+{
+    (void)loop, (void)revents;
+    struct pq_connection *c = w->data;
+    phases[c->phase].expired(c);
+}
+
+/* --- the set -------------------------------------------------------------------------------------------------------- */
+void pq_connections_init(struct pq_connections *s, struct ev_loop *loop, const struct pq_proxy_config *config)
+{
+    *s = (struct pq_connections){.loop = loop, .config = config, .pool = {.size = (size_t)config->limits.buffer}};
+}
+
+void pq_connections_end(struct pq_connections *s, enum pq_proxy_end why)
+{
+    while (s->first)
+        end_plain(s->first, why, NULL);
+}
+
+void pq_connections_free(struct pq_connections *s) { pq_ring_pool_free(&s->pool); }
+
+static void refuse(struct pq_connections *s, const struct pq_route *route, int fd, const struct pq_address *from,
+                   enum pq_proxy_end why)
+{
+    char text[PQ_ADDRESS_TEXT];
+    pq_address_text(from, text);
+    s->counters.ends[why]++;
+    pq_log(pq_proxy_end_level(why), "connection refused", "route", pq_s(route->how->name), "direction",
+           pq_s(pq_proxy_direction_names[route->how->direction]), "from", pq_s(text), "open", pq_i(s->count), "reason",
+           pq_s(pq_proxy_end_label(why)), NULL);
+    pq_tcp_abort_on_close(fd, true);
+    close(fd);
+}
+
+static void link_to_set(struct pq_connection *c)
+{
+    struct pq_connections *s = c->set;
+    c->next = s->first;
+    c->link = &s->first;
+    if (s->first)
+        s->first->link = &c->next;
+    s->first = c;
+    s->count++;
+}
+
+void pq_connection_accept(struct pq_connections *s, const struct pq_route *route, int fd, const struct pq_address *from)
+{
+    s->counters.accepted++;
+    if (s->count >= s->config->limits.connections) {
+        refuse(s, route, fd, from, PQ_PROXY_LIMIT);
+        return;
+    }
+    struct pq_connection *c = calloc(1, sizeof *c);
+    if (!c) {
+        refuse(s, route, fd, from, PQ_PROXY_MEMORY);
+        return;
+    }
+    *c = (struct pq_connection){.set = s, .route = route, .started = pq_clock_ns(), .fd = {-1, -1}};
+    enum pq_relay_side from_side = target_side(c) == PQ_RELAY_LOCAL ? PQ_RELAY_PEER : PQ_RELAY_LOCAL;
+    c->fd[from_side] = fd;
+    c->address[from_side] = *from;
+    c->address[target_side(c)] = route->how->target.at;
+    for (int i = 0; i < 2; i++) {
+        ev_init(&c->io[i], on_io);
+        c->io[i].data = c;
+    }
+    ev_init(&c->timer, on_timer);
+    c->timer.data = c;
+    if (!s->config->tcp_nodelay)
+        pq_tcp_nodelay(fd, false);
+    if (direction(c) == PQ_PROXY_EGRESS)
+        pq_tcp_abort_on_close(fd, true);
+    link_to_set(c);
+    enter(c, first_phase[direction(c)]);
+}

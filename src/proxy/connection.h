@@ -1,0 +1,51 @@
+/* connection.h - one proxied connection: from accept, through connect and handshake, to the last byte of the relay.
+ *
+ *   ingress:  handshake -> connect (to the function) -> relay
+ *   egress:   connect (to the peer) -> handshake -> relay
+ *
+ * Spec:   a connection that did not end in order is closed with RST on both sides, also when this process is killed: the
+ *         function's socket has that set from the start and loses it only at an orderly end.
+ * Owns:   each connection owns its two descriptors, its TLS connection and itself; the set knows them all. Routes outlive
+ *         their connections.
+ * Errors: none come back: a connection that fails is logged, counted and closed.
+ */
+#ifndef PQ_PROXY_CONNECTION_H
+#define PQ_PROXY_CONNECTION_H
+
+#include <stdbool.h>
+
+#include "proxy/config.h"
+#include "proxy/counters.h"
+#include "proxy/ring.h"
+
+struct ev_loop;
+struct pq_connection;
+
+/* From where to where, and how it is protected. */
+struct pq_route {
+    const struct pq_proxy_listener *how;
+    struct pq_tls_context *tls;
+};
+
+/* All connections of one loop. */
+struct pq_connections {
+    struct ev_loop *loop;
+    const struct pq_proxy_config *config;
+    struct pq_ring_pool pool;
+    struct pq_proxy_counters counters;
+    struct pq_connection *first;
+    int64_t count;
+    void (*closed)(void *context); /* called after each connection's end; may be NULL */
+    void *context;
+    bool starved; /* there was no descriptor for a connection to its target; the owner clears it */
+};
+
+void pq_connections_init(struct pq_connections *s, struct ev_loop *loop, const struct pq_proxy_config *config);
+/* Ends all that are left, with that reason. */
+void pq_connections_end(struct pq_connections *s, enum pq_proxy_end why);
+void pq_connections_free(struct pq_connections *s);
+
+/* Takes the descriptor over, also where it then refuses the connection. from is the client's address. */
+void pq_connection_accept(struct pq_connections *s, const struct pq_route *route, int fd, const struct pq_address *from);
+
+#endif

@@ -1,0 +1,158 @@
+#include "report/style.h"
+
+#include "base/cleanup.h"
+
+/* Colours: the classes of plots (svg.h) take theirs from --c0 to --c7, which are apart for colour-blind eyes in hue and
+ * lightness (after Okabe and Ito), darker on light ground and lighter on dark. */
+static const char colours[] =
+    ":root{color-scheme:light "
+    "dark;--bg:#fdfdfc;--ink:#1a1e23;--soft:#545c66;--line:#d8dbdf;--panel:#f3f4f2;--link:#0b57a4;"
+    "--c0:#0a5fa8;--c1:#b3450b;--c2:#00704f;--c3:#963a78;--c4:#7d5a00;--c5:#0c6f80;--c6:#5a626c;--c7:#a4262c;"
+    "--good:#00694a;--bad:#a4262c;--open:#7a5700}\n"
+    "@media (prefers-color-scheme:dark){:root{--bg:#15181c;--ink:#e7e9eb;--soft:#a6aeb8;--line:#363c44;--panel:#1d2126;"
+    "--link:#7db8f2;--c0:#6db3f2;--c1:#ff9d6c;--c2:#4ecb9f;--c3:#e29cc9;--c4:#e3bd5b;--c5:#66d3e3;--c6:#b4bcc6;--c7:#"
+    "ff8f8f;"
+    "--good:#56cfa4;--bad:#ff9090;--open:#e3bd5b}}\n";
+
+static const char page[] =
+    "*{box-sizing:border-box}\n"
+    "html{-webkit-text-size-adjust:100%}\n"
+    "body{margin:0;background:var(--bg);color:var(--ink);font:16px/1.55 system-ui,-apple-system,'Segoe UI',Roboto,"
+    "'Helvetica Neue','DejaVu Sans',sans-serif;overflow-wrap:break-word}\n"
+    "a{color:var(--link);text-decoration-thickness:1px;text-underline-offset:2px}\n"
+    ":focus-visible{outline:2px solid var(--link);outline-offset:2px}\n"
+    "header,main,nav,footer{max-width:892px;margin:0 auto;padding:0 16px}\n"
+    "header{padding-top:40px}\n"
+    ".kicker{margin:0;color:var(--soft);font-size:.875rem;letter-spacing:.02em}\n"
+    "h1{margin:.2em 0 .35em;font-size:clamp(1.6rem,1.2rem + "
+    "1.8vw,2.3rem);line-height:1.18;font-weight:650;letter-spacing:-.012em}\n"
+    "h2{margin:2.6em 0 .6em;font-size:1.45rem;line-height:1.25;font-weight:650;letter-spacing:-.006em}\n"
+    "h3{margin:2em 0 .4em;font-size:1.12rem;line-height:1.35;font-weight:650}\n"
+    "h4{margin:1.6em 0 .3em;font-size:1rem;font-weight:650}\n"
+    "h1,h2,h3,h4{scroll-margin-top:12px;text-wrap:balance;unicode-bidi:isolate}\n"
+    "p{margin:.5em 0;max-width:70ch}\n"
+    ".lead{font-size:1.12rem;color:var(--soft)}\n"
+    ".soft,figcaption,caption{color:var(--soft)}\n"
+    ".anchor{margin-left:.4em;color:var(--soft);text-decoration:none;font-weight:400;opacity:0}\n"
+    "h2:hover .anchor,h3:hover .anchor,h4:hover .anchor,.anchor:focus{opacity:1}\n"
+    "code,pre{font:.86em/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace}\n"
+    "pre{margin:.6em 0;padding:12px 14px;background:var(--panel);border-radius:6px;overflow:auto;max-height:32em}\n"
+    "code.name{color:var(--soft);font-weight:400;margin-left:.5em}\n"
+    "td,th,li,dd,code,bdi{unicode-bidi:isolate}\n";
+
+static const char blocks[] =
+    "nav{font-size:.9rem}\n"
+    "nav h2{margin:1.2em 0 .3em;font-size:.9rem;color:var(--soft);font-weight:600}\n"
+    "nav ul{margin:0;padding:0;list-style:none;columns:2;column-gap:24px}\n"
+    "nav ul ul{columns:1;padding-left:1em}\n"
+    "nav li{break-inside:avoid;margin:.12em 0}\n"
+    "nav li li{font-size:.94em}\n"
+    "nav a{display:inline-block;padding:3px 0;text-decoration:none;line-height:1.3}\n"
+    "nav a:hover{text-decoration:underline}\n"
+    ".warn{margin:1em 0;padding:10px 14px;border-left:4px solid var(--open);background:var(--panel);max-width:none}\n"
+    ".warn ul{margin:0;padding-left:1.1em}.warn ul:has(li:only-child){list-style:none;padding:0}\n"
+    ".facts{display:grid;grid-template-columns:minmax(7.5em,max-content) minmax(0,1fr);gap:.2em 1.2em;margin:.8em 0}\n"
+    ".facts dt{color:var(--soft)}\n"
+    ".facts dd{margin:0}\n"
+    ".findings{list-style:none;margin:0;padding:0}\n"
+    ".findings>li{display:grid;grid-template-columns:8.5em minmax(0,1fr);gap:0 1.2em;padding:1.1em 0;border-top:1px "
+    "solid var(--line)}\n"
+    ".findings>li:last-child{border-bottom:1px solid var(--line)}\n"
+    ".findings h3,.findings h4{margin:0 0 .25em}\n"
+    ".findings p{margin:.25em 0}\n"
+    ".say{font-size:1.04rem}\n"
+    ".figures{margin:.35em "
+    "0;padding:0;list-style:none;color:var(--soft);font-size:.94rem;font-variant-numeric:tabular-nums}\n"
+    ".figures li{padding:.05em 0 .05em 1em;text-indent:-1em}\n"
+    ".verdict{font-weight:650;font-size:.92rem;padding-top:.15em;white-space:nowrap}\n"
+    ".verdict b{display:inline-block;width:1.35em}\n"
+    ".holds{color:var(--good)}.fails{color:var(--bad)}.undecided{color:var(--open)}.unmeasured{color:var(--soft)}."
+    "plain{color:var(--link)}\n"
+    "figure{margin:1.2em 0 1.6em}\n"
+    "figcaption{font-size:.9rem;margin:0 0 .5em;max-width:70ch}\n"
+    "figcaption b{color:var(--ink);font-weight:600}\n"
+    "details{margin:.8em 0}\n"
+    "summary{cursor:pointer;color:var(--link);padding:4px 0}\n"
+    "details.metric{border-top:1px solid var(--line);margin:0}\n"
+    "details.metric:last-of-type{border-bottom:1px solid var(--line)}\n"
+    "details.metric>summary{color:var(--ink);padding:.7em 0}\n"
+    "details.metric>summary h3,details.metric>summary h4{display:inline;font-size:1rem}\n"
+    ".scroll{overflow-x:auto;margin:.6em 0;border-radius:4px}\n"
+    "table{border-collapse:separate;border-spacing:0;font-size:.875rem;font-variant-numeric:tabular-nums;min-width:100%"
+    "}\n"
+    "caption{text-align:left;padding:0 0 .5em;font-size:.9rem}\n"
+    "th,td{padding:.34em .8em .34em 0;text-align:left;vertical-align:baseline;border-top:1px solid "
+    "var(--line);white-space:nowrap}\n"
+    "thead th{font-weight:600;color:var(--soft);border-top:0}tbody tr:first-child>*{border-top-color:var(--soft)}\n"
+    "tbody tr:last-child>*{border-bottom:1px solid var(--line)}\n"
+    "tbody th{font-weight:400;max-width:28em;white-space:normal;overflow-wrap:anywhere}\n"
+    ".n{text-align:right}th:last-child,td:last-child{padding-right:2px}\n"
+    ".wide{white-space:normal;min-width:16em}\n"
+    "th button{all:unset;cursor:pointer}th button:hover{color:var(--ink)}th button:focus-visible{outline:2px solid "
+    "var(--link)}\n"
+    "th[aria-sort=ascending] button::after{content:' \\2191'}th[aria-sort=descending] button::after{content:' "
+    "\\2193'}\n"
+    ".key{list-style:none;display:flex;flex-wrap:wrap;gap:.2em 1.3em;margin:.2em 0 0;padding:0;font-size:.875rem}\n"
+    ".key svg{width:26px;height:8px;margin-right:.45em;vertical-align:middle}\n"
+    ".button{display:inline-block;padding:.45em .9em;border:1px solid "
+    "var(--link);border-radius:6px;text-decoration:none}\n"
+    "footer{margin-top:4em;padding-top:1em;padding-bottom:3em;color:var(--soft);font-size:.875rem}\n";
+
+static const char plots[] =
+    "svg.desk,svg.phone{display:block;width:100%;height:auto;font-family:inherit}\n"
+    "svg.phone{display:none}\n"
+    "svg path{fill:none}\n"
+    ".t0{fill:var(--ink)}.t1{fill:var(--soft)}\n"
+    ".g0{stroke:var(--line);stroke-width:1}.a0{stroke:var(--soft);stroke-width:1}\n"
+    ".p0,.p1,.p2,.p3,.p4,.p5,.p6,.p7{stroke-width:2.6;stroke-linecap:round;stroke-opacity:.38}\n"
+    ".w0,.w1,.w2,.w3,.w4,.w5,.w6,.w7{stroke-width:1.2}\n"
+    ".i0,.i1,.i2,.i3,.i4,.i5,.i6,.i7{stroke-width:4.5}\n"
+    ".m0,.m1,.m2,.m3,.m4,.m5,.m6,.m7{stroke-width:2}\n"
+    ".l0,.l1,.l2,.l3,.l4,.l5,.l6,.l7{stroke-width:2;stroke-linejoin:round}\n"
+    ".l1{stroke-dasharray:7 3}.l2{stroke-dasharray:2 3}.l3{stroke-dasharray:10 3 2 3}.l4{stroke-dasharray:5 2 1 2 1 2}"
+    ".l5{stroke-dasharray:12 4}.l6{stroke-dasharray:3 5}.l7{stroke-dasharray:8 2 3 2}\n"
+    "svg .b0{fill:var(--c0)}svg .b1{fill:var(--c1)}svg .b2{fill:var(--c2)}svg .b3{fill:var(--c3)}svg "
+    ".b4{fill:var(--c4)}"
+    "svg .b5{fill:var(--c5)}svg .b6{fill:var(--c6)}svg .b7{fill:var(--c7)}\n"
+    "svg [class^=b]{fill-opacity:.2}\n"
+    ".p0,.w0,.i0,.m0,.l0{stroke:var(--c0)}.p1,.w1,.i1,.m1,.l1{stroke:var(--c1)}.p2,.w2,.i2,.m2,.l2{stroke:var(--c2)}\n"
+    ".p3,.w3,.i3,.m3,.l3{stroke:var(--c3)}.p4,.w4,.i4,.m4,.l4{stroke:var(--c4)}.p5,.w5,.i5,.m5,.l5{stroke:var(--c5)}\n"
+    ".p6,.w6,.i6,.m6,.l6{stroke:var(--c6)}.p7,.w7,.i7,.m7,.l7{stroke:var(--c7)}\n";
+
+static const char widths[] =
+    "@media (max-width:699px){svg.desk{display:none}svg.phone{display:block;max-width:520px}\n"
+    "header{padding-top:24px}nav ul ul{display:none}nav a{padding:5px 0}\n"
+    ".findings>li{grid-template-columns:minmax(0,1fr)}.facts{grid-template-columns:minmax(0,1fr);gap:0}.facts "
+    "dd{margin:0 0 .5em}\n"
+    "h2{margin-top:2.2em}tbody th,thead "
+    "th:first-child{min-width:9.5em;max-width:52vw;position:sticky;left:0;background:var(--bg)}}\n"
+    "@media (min-width:1240px){body{display:grid;grid-template-columns:minmax(0,1fr) 240px 892px minmax(0,1fr)}\n"
+    "header,main,footer{grid-column:3;margin:0;width:100%}nav{grid-column:2;grid-row:1/4;margin:0;padding:44px 0 "
+    "24px}\n"
+    "nav>div{position:sticky;top:20px;max-height:calc(100vh - 40px);overflow-y:auto}nav ul{columns:1}}\n"
+    "@media "
+    "print{:root{--bg:#fff;--ink:#000;--soft:#444;--line:#bbb;--panel:#f4f4f4;--link:#000}nav,.anchor,.button{display:"
+    "none}\n"
+    "body{display:block;font-size:10.5pt}header,main,footer{max-width:none}details::details-content{content-visibility:"
+    "visible;"
+    "display:block}figure,tr,.findings>li{break-inside:avoid}h2,h3,h4{break-after:avoid}\n"
+    ".scroll{overflow:visible}pre{max-height:none;white-space:pre-wrap}}\n";
+
+static const char script[] =
+    "for(const t of document.querySelectorAll('table.sort')){const "
+    "heads=[...t.tHead.rows[0].cells];heads.forEach((h,i)=>{"
+    "const b=document.createElement('button');b.type='button';b.append(...h.childNodes);h.append(b);"
+    "b.addEventListener('click',()=>{const up=h.getAttribute('aria-sort')!=='ascending';"
+    "heads.forEach(o=>o.removeAttribute('aria-sort'));h.setAttribute('aria-sort',up?'ascending':'descending');"
+    "const v=r=>r.cells[i].textContent.trim();const n=r=>parseFloat(v(r).replace(/,/g,''));"
+    "[...t.tBodies[0].rows].sort((a,c)=>{const x=n(a),y=n(c);"
+    "const d=isNaN(x)||isNaN(y)?v(a).localeCompare(v(c)):x-y;return up?d:-d}).forEach(r=>t.tBodies[0].append(r))})})}";
+
+void pq_style_sheet(struct pq_out *out)
+{
+    static const char *const parts[] = {colours, page, blocks, plots, widths};
+    for (size_t i = 0; i < PQ_COUNT(parts); i++)
+        pq_out(out, parts[i]);
+}
+
+void pq_style_script(struct pq_out *out) { pq_out(out, script); }

@@ -1,0 +1,340 @@
+#include "tls/internal.h"
+
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/log.h"
+#include "crypto/kind.h"
+#include "tls/load.h"
+
+enum {
+    LIST_MAX = 4096,
+    CERTIFICATE_LIST = 256 << 10, /* bytes: an SLH-DSA-256f certificate alone has 50 KB */
+    CERTIFICATE_LIST_MAX = 16 << 20,
+    SECURITY_LEVEL = 2 /* of OpenSSL: 112 bits or more; the suite's lists are what sets the level */
+};
+
+void pq_tls_context_free(struct pq_tls_context *c)
+{
+    if (!c || --c->references)
+        return;
+    SSL_CTX_free(c->ssl);
+    BIO_meth_free(c->method);
+    free(c->groups);
+    free(c->sigalgs);
+    free(c);
+}
+
+/* --- algorithms ----------------------------------------------------------------------------------------------------
+ */
+
+/* The first name in list that OpenSSL does not take alone, for the message. */
+static int blame_list(struct pq_why *why, const char *what, const char *list, int (*set)(SSL_CTX *, const char *),
+                      SSL_CTX *ssl)
+{
+    char name[128];
+    for (const char *at = list; *at;) {
+        size_t len = strcspn(at, ":/");
+        snprintf(name, sizeof name, "%.*s", (int)len, at);
+        if (len && !set(ssl, name)) {
+            ERR_clear_error();
+            return pq_why(why, PQ_E_CONFIG, "policy %s: OpenSSL and its providers know no \"%s\" that TLS 1.3 can use",
+                          what, name);
+        }
+        at += len + (at[len] != 0);
+    }
+    return pq_crypto_why(why, PQ_E_CONFIG, "policy %s: OpenSSL does not take \"%s\"", what, list);
+}
+
+static int set_groups(SSL_CTX *s, const char *list) { return SSL_CTX_set1_groups_list(s, list) > 0; }
+static int set_sigalgs(SSL_CTX *s, const char *list) { return SSL_CTX_set1_sigalgs_list(s, list) > 0; }
+
+static int set_list(struct pq_why *why, const char *what, const char *list, int (*set)(SSL_CTX *, const char *),
+                    SSL_CTX *ssl)
+{
+    ERR_clear_error();
+    if (!*list)
+        return pq_why(why, PQ_E_CONFIG, "policy %s: the list is empty", what);
+    return set(ssl, list) ? 0 : blame_list(why, what, list, set, ssl);
+}
+
+/* A server takes a share that the client sent over a better group that it did not, unless a '/' stands between them:
+ * one is put wherever a list goes from post-quantum to classical groups or back. A list with tuples of its own stays as
+ * it is. */
+static int tuples(const char *list, struct pq_buf *out)
+{
+    out->cap = LIST_MAX;
+    if (strchr(list, '/'))
+        return pq_buf_text(out, list);
+    bool before = false;
+    for (const char *at = list; *at;) {
+        char name[128];
+        size_t len = strcspn(at, ":");
+        snprintf(name, sizeof name, "%.*s", (int)len, at);
+        bool pq = pq_kind_is_pq(pq_kind_of_group(name));
+        const char *between = at == list ? "" : pq == before ? ":" : "/";
+        TRY(pq_buf_printf(out, "%s%.*s", between, (int)len, at));
+        before = pq;
+        at += len + (at[len] != 0);
+    }
+    return 0;
+}
+
+static int set_algorithms(struct pq_tls_context *c, const struct pq_tls_policy *p, const struct pq_suite *suite,
+                          struct pq_why *why)
+{
+    bool server = c->role == PQ_TLS_SERVER;
+    DEFER(pq_buf_free) struct pq_buf groups = {.cap = LIST_MAX};
+    int e = p->groups && server ? tuples(p->groups, &groups)
+                                : pq_buf_text(&groups, p->groups ? p->groups
+                                                       : server  ? suite->server_groups
+                                                                 : suite->groups);
+    if (e < 0 || groups.len == 0)
+        return pq_why(why, e == PQ_E_NOMEM ? e : PQ_E_CONFIG, "policy groups: the list is %s",
+                      e < 0 ? pq_error_text(e) : "empty");
+    c->groups = (char *)TAKE(groups.at);
+    c->sigalgs = strdup(p->sigalgs ? p->sigalgs : suite->sigalgs);
+    if (!c->sigalgs)
+        return pq_why(why, PQ_E_NOMEM, "out of memory");
+    TRY(set_list(why, "groups", c->groups, set_groups, c->ssl));
+    TRY(set_list(why, "sigalgs", c->sigalgs, set_sigalgs, c->ssl));
+    return set_list(why, "ciphersuites", p->ciphersuites ? p->ciphersuites : suite->ciphersuites,
+                    SSL_CTX_set_ciphersuites, c->ssl);
+}
+
+/* --- identity ------------------------------------------------------------------------------------------------------
+ */
+
+static const struct {
+    const char *scheme, *type, *group;
+} schemes[] = {
+    {"ecdsa_secp256r1_sha256", "EC", "prime256v1"},
+    {"ecdsa_secp384r1_sha384", "EC", "secp384r1"},
+    {"ecdsa_secp521r1_sha512", "EC", "secp521r1"},
+    {"ecdsa_brainpoolP256r1tls13_sha256", "EC", "brainpoolP256r1"},
+    {"ecdsa_brainpoolP384r1tls13_sha384", "EC", "brainpoolP384r1"},
+    {"ecdsa_brainpoolP512r1tls13_sha512", "EC", "brainpoolP512r1"},
+    {"rsa_pss_rsae_sha256", "RSA", NULL},
+    {"rsa_pss_rsae_sha384", "RSA", NULL},
+    {"rsa_pss_rsae_sha512", "RSA", NULL},
+    {"rsa_pss_pss_sha256", "RSA-PSS", NULL},
+    {"rsa_pss_pss_sha384", "RSA-PSS", NULL},
+    {"rsa_pss_pss_sha512", "RSA-PSS", NULL},
+};
+
+/* Schemes of other algorithms are named as their keys are: "mldsa65", "ed25519". */
+static bool scheme_fits(const char *scheme, const EVP_PKEY *key)
+{
+    char group[80] = "";
+    if (strchr(scheme, '+')) /* "ECDSA+SHA256": OpenSSL's older form, left to OpenSSL */
+        return true;
+    EVP_PKEY_get_group_name(key, group, sizeof group, NULL);
+    for (size_t i = 0; i < PQ_COUNT(schemes); i++)
+        if (!strcasecmp(scheme, schemes[i].scheme))
+            return EVP_PKEY_is_a(key, schemes[i].type) && (!schemes[i].group || !strcmp(group, schemes[i].group));
+    return EVP_PKEY_is_a(key, scheme);
+}
+
+static int check_scheme(const struct pq_tls_context *c, const char *file, const EVP_PKEY *key, struct pq_why *why)
+{
+    char name[128], group[80] = "";
+    for (const char *at = c->sigalgs; *at;) {
+        size_t len = strcspn(at, ":");
+        size_t skip = *at == '?';
+        snprintf(name, sizeof name, "%.*s", (int)(len - skip), at + skip);
+        if (scheme_fits(name, key))
+            return 0;
+        at += len + (at[len] != 0);
+    }
+    const char *type = EVP_PKEY_get0_type_name(key);
+    EVP_PKEY_get_group_name(key, group, sizeof group, NULL);
+    return pq_why(
+        why, PQ_E_CONFIG,
+        "%s: the certificate's key is %s%s%s, which the policy does not sign with (sigalgs %s): issue a certificate "
+        "that fits the policy, or change its mode, level or sigalgs",
+        file, type ? type : "unknown", *group ? " " : "", group, c->sigalgs);
+}
+
+static void warn_of_dates(const char *file, const X509 *x)
+{
+    struct tm at = {0};
+    char date[32];
+    bool over = X509_cmp_current_time(X509_get0_notAfter(x)) < 0;
+    bool early = X509_cmp_current_time(X509_get0_notBefore(x)) > 0;
+    if (!over && !early)
+        return;
+    ASN1_TIME_to_tm(over ? X509_get0_notAfter(x) : X509_get0_notBefore(x), &at);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &at);
+    pq_log(PQ_LOG_WARN, over ? "own certificate expired" : "own certificate not yet valid", "file", pq_s(file),
+           over ? "not_after" : "not_before", pq_s(date), NULL);
+}
+
+static int set_identity(struct pq_tls_context *c, const struct pq_tls_identity *id, struct pq_why *why)
+{
+    DEFER(pq_x509_stack_freep) STACK_OF(X509) *chain = NULL;
+    DEFER(EVP_PKEY_freep) EVP_PKEY *key = NULL;
+    if (!id->key)
+        return pq_why(why, PQ_E_CONFIG, "the certificate %s needs its key: name the key's file", id->certificate);
+    TRY(pq_tls_load_chain_file(c->lib, id->certificate, &chain, why));
+    TRY(pq_tls_load_key_file(c->lib, id->key, &key, why));
+    if (c->require_pq_auth && !pq_tls_chain_is_pq(c, chain))
+        return pq_why(why, PQ_E_CONFIG,
+                      "%s: the policy requires pq-auth, but the certificate's key or a signature in its chain is not "
+                      "post-quantum",
+                      id->certificate);
+    DEFER(X509_freep) X509 *leaf = sk_X509_shift(chain);
+    if (!X509_get0_pubkey(leaf))
+        return pq_crypto_why(why, PQ_E_CONFIG, "%s: the certificate's key can't be used", id->certificate);
+    if (!X509_check_private_key(leaf, key)) {
+        ERR_clear_error();
+        return pq_why(why, PQ_E_CONFIG, "the key in %s does not belong to the certificate in %s", id->key,
+                      id->certificate);
+    }
+    TRY(check_scheme(c, id->certificate, key, why));
+    warn_of_dates(id->certificate, leaf);
+    ERR_clear_error();
+    if (!SSL_CTX_use_cert_and_key(c->ssl, leaf, key, chain, 1))
+        return pq_crypto_why(why, PQ_E_CONFIG, "OpenSSL does not take the certificate in %s", id->certificate);
+    return 0;
+}
+
+/* --- trust ---------------------------------------------------------------------------------------------------------
+ */
+
+static int set_trust(struct pq_tls_context *c, const struct pq_tls_settings *how, struct pq_why *why)
+{
+    X509_STORE *store = SSL_CTX_get_cert_store(c->ssl);
+    unsigned long flags = X509_V_FLAG_PARTIAL_CHAIN; /* an anchor need not be self-signed (RFC 5280, section 6.1.1) */
+    if (how->ca)
+        TRY(pq_tls_load_anchors_file(c->lib, how->ca, store, why));
+    if (how->crl) {
+        TRY(pq_tls_load_crls_file(c->lib, how->crl, store, why));
+        flags |= X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL;
+    }
+    if (!X509_STORE_set_flags(store, flags))
+        return pq_crypto_why(why, PQ_E_CRYPTO, "OpenSSL's certificate store can't be set up");
+    /* A client always asks, so that its callback sees the chain; the callback lets all pass where nothing is to be
+     * verified. */
+    int verify = c->role == PQ_TLS_CLIENT ? SSL_VERIFY_PEER : SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
+    SSL_CTX_set_verify(c->ssl, c->role == PQ_TLS_CLIENT || how->verify_peer ? verify : SSL_VERIFY_NONE, NULL);
+    SSL_CTX_set_verify_depth(c->ssl, PQ_TLS_CHAIN_MAX);
+    SSL_CTX_set_cert_verify_callback(c->ssl, pq_tls_verify_callback, c);
+    return 0;
+}
+
+/* --- ALPN ----------------------------------------------------------------------------------------------------------
+ */
+
+static int select_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len, const unsigned char *in,
+                       unsigned in_len, void *context)
+{
+    (void)ssl;
+    const struct pq_tls_context *c = context;
+    unsigned char *chosen;
+    if (SSL_select_next_proto(&chosen, out_len, c->alpn, (unsigned)c->alpn_len, in, in_len) != OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    *out = chosen;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+static int set_alpn(struct pq_tls_context *c, const char *name, struct pq_why *why)
+{
+    size_t len = name ? strlen(name) : 0;
+    if (!name)
+        return 0;
+    if (len == 0 || len > 255)
+        return pq_why(why, PQ_E_CONFIG, "an ALPN protocol's name has 1 to 255 bytes");
+    c->alpn[0] = (unsigned char)len;
+    memcpy(c->alpn + 1, name, len);
+    c->alpn_len = len + 1;
+    if (c->role == PQ_TLS_SERVER)
+        SSL_CTX_set_alpn_select_cb(c->ssl, select_alpn, c);
+    else if (SSL_CTX_set_alpn_protos(c->ssl, c->alpn, (unsigned)c->alpn_len))
+        return pq_why(why, PQ_E_NOMEM, "out of memory");
+    return 0;
+}
+
+/* --- all of it -----------------------------------------------------------------------------------------------------
+ */
+
+/* RFC 8446, section 4.4.3: a second ClientHello follows a HelloRetryRequest and nothing else. */
+static void count_hellos(int sent, int version, int type, const void *bytes, size_t len, SSL *ssl, void *context)
+{
+    (void)sent, (void)version, (void)context;
+    struct pq_tls *t = SSL_get_app_data(ssl);
+    if (t && type == SSL3_RT_HANDSHAKE && len > 0 && *(const unsigned char *)bytes == SSL3_MT_CLIENT_HELLO)
+        t->client_hellos++;
+}
+
+static int set_protocol(struct pq_tls_context *c, const struct pq_tls_settings *how, struct pq_why *why)
+{
+    SSL_CTX *s = c->ssl;
+    int64_t list = how->max_certificate_list ? how->max_certificate_list : CERTIFICATE_LIST;
+    if (list < 0 || list > CERTIFICATE_LIST_MAX)
+        return pq_why(why, PQ_E_CONFIG, "the cap of a certificate list must be within 1 and %d bytes",
+                      CERTIFICATE_LIST_MAX);
+    if (!SSL_CTX_set_min_proto_version(s, TLS1_3_VERSION) || !SSL_CTX_set_max_proto_version(s, TLS1_3_VERSION) ||
+        !SSL_CTX_set_num_tickets(s, 0))
+        return pq_crypto_why(why, PQ_E_CRYPTO, "OpenSSL can't be set to TLS 1.3");
+    SSL_CTX_set_security_level(s, SECURITY_LEVEL);
+    SSL_CTX_set_max_cert_list(s, (long)list);
+    SSL_CTX_set_options(s, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION |
+                               SSL_OP_SERVER_PREFERENCE | SSL_OP_NO_RX_CERTIFICATE_COMPRESSION |
+                               SSL_OP_NO_TX_CERTIFICATE_COMPRESSION);
+    SSL_CTX_set_mode(s, SSL_MODE_NO_AUTO_CHAIN | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                            SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_session_cache_mode(s, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_msg_callback(s, count_hellos);
+    if (c->role == PQ_TLS_SERVER) {
+        SSL_CTX_set_tlsext_servername_callback(s, pq_tls_hello_callback);
+        SSL_CTX_set_tlsext_servername_arg(s, c);
+    }
+    return 0;
+}
+
+static int check_settings(enum pq_tls_role role, const struct pq_tls_settings *how, struct pq_why *why)
+{
+    const struct pq_tls_policy *p = &how->policy;
+    if (p->mode == PQ_MODE_PLAIN || p->mode > PQ_MODE_PURE || !pq_suite_find((enum pq_mode)p->mode, (int)p->level))
+        return pq_why(why, PQ_E_CONFIG, "a TLS policy needs a mode (classical, hybrid, pure) and a level (1, 3, 5)");
+    if (role == PQ_TLS_SERVER && !how->identity.certificate)
+        return pq_why(why, PQ_E_CONFIG, "a TLS server needs a certificate and its key");
+    if (!how->identity.certificate && how->identity.key)
+        return pq_why(why, PQ_E_CONFIG, "the key %s needs its certificate: name the certificate's file",
+                      how->identity.key);
+    if (p->require_pq_auth && !how->verify_peer)
+        return pq_why(why, PQ_E_CONFIG, "the policy requires pq-auth, so the peer's certificate must be verified");
+    return 0;
+}
+
+int pq_tls_context_new(struct pq_crypto *crypto, enum pq_tls_role role, const struct pq_tls_settings *how,
+                       struct pq_tls_context **out, struct pq_why *why)
+{
+    TRY(check_settings(role, how, why));
+    DEFER(pq_tls_context_freep) struct pq_tls_context *c = calloc(1, sizeof *c);
+    if (!c)
+        return pq_why(why, PQ_E_NOMEM, "out of memory");
+    c->references = 1;
+    c->role = role;
+    c->lib = pq_crypto_libctx(crypto);
+    c->verify_peer = how->verify_peer;
+    c->split_flights = how->split_flights;
+    c->require_pq_kex = how->policy.require_pq_kex;
+    c->require_pq_auth = how->policy.require_pq_auth;
+    ERR_clear_error();
+    c->ssl = SSL_CTX_new_ex(c->lib, NULL, role == PQ_TLS_SERVER ? TLS_server_method() : TLS_client_method());
+    if (!c->ssl)
+        return pq_crypto_why(why, PQ_E_CRYPTO, "OpenSSL's TLS can't be set up");
+    if (pq_transport_method(&c->method) < 0)
+        return pq_why(why, PQ_E_NOMEM, "out of memory");
+    TRY(set_protocol(c, how, why));
+    TRY(set_algorithms(c, &how->policy, pq_suite_find((enum pq_mode)how->policy.mode, (int)how->policy.level), why));
+    TRY(set_trust(c, how, why));
+    if (how->identity.certificate)
+        TRY(set_identity(c, &how->identity, why));
+    TRY(set_alpn(c, how->alpn, why));
+    *out = TAKE(c);
+    return 0;
+}

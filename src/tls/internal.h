@@ -1,0 +1,66 @@
+/* internal.h - what the files of this folder share: the two structs behind tls.h, and the parts of a handshake's
+ * judgement.
+ *
+ * Spec:   RFC 8446.
+ * Owns:   see tls.h.
+ * Errors: see tls.h.
+ */
+#ifndef PQ_TLS_INTERNAL_H
+#define PQ_TLS_INTERNAL_H
+
+#include <openssl/ssl.h>
+
+#include "tls/tls.h"
+#include "tls/transport.h"
+
+struct pq_tls_context {
+    SSL_CTX *ssl;
+    BIO_METHOD *method;
+    OSSL_LIB_CTX *lib; /* not owned */
+    enum pq_tls_role role;
+    bool verify_peer, require_pq_kex, require_pq_auth, split_flights;
+    char *groups, *sigalgs;  /* as configured, for messages and for experimental algorithms that count where named */
+    unsigned char alpn[256]; /* length, then the name: as ALPN sends it */
+    size_t alpn_len;
+    unsigned references;
+};
+
+enum { PQ_TLS_NAMES_MAX = 64 }; /* alternatives of one peer */
+
+struct pq_tls {
+    struct pq_tls_context *context;
+    SSL *ssl;
+    struct pq_transport transport;
+    struct pq_strings names;
+    struct pq_tls_info info;
+    bool done, path_is_pq, write_waits, read_closed, notified;
+    unsigned client_hellos;
+    int code; /* what failed for good; 0: nothing yet */
+    enum pq_tls_reason reason;
+    char failure[512], peer[256], alpn[256];
+};
+
+/* Notes why a connection failed; what was noted first stays. Returns the code that stands. */
+int pq_tls_blame(struct pq_tls *t, int code, enum pq_tls_reason reason, const char *format, ...) PQ_PRINTF(4, 5);
+/* After a call of libssl that did not succeed: PQ_E_WANT_*, PQ_E_CLOSED, or the blame taken from OpenSSL's queue. */
+PQ_MUST_CHECK int pq_tls_judge_failure(struct pq_tls *t, int returned);
+
+/* Callbacks: the peer's chain, names and pq-auth; pq-kex at a server that sees no certificate. */
+int pq_tls_verify_callback(X509_STORE_CTX *store, void *context);
+int pq_tls_hello_callback(SSL *ssl, int *alert, void *context);
+/* Every signature of the certificates and the leaf's key; for our own chain, whose anchor is not in it. */
+bool pq_tls_chain_is_pq(const struct pq_tls_context *c, STACK_OF(X509) * chain);
+bool pq_tls_signature_is_pq(const struct pq_tls_context *c, const char *name);
+/* "" before one is negotiated. */
+const char *pq_tls_group(SSL *ssl);
+/* RFC 2253, cut to fit. */
+void pq_tls_subject(const X509 *x, char out[256]);
+/* A name that a peer may be asked to show. */
+bool pq_tls_name_valid(const char *name);
+bool pq_tls_name_is_dns(const char *name);
+
+/* A connection over memory when other is not NULL. */
+PQ_MUST_CHECK int pq_tls_new_over(struct pq_tls_context *context, int fd, struct pq_tls *other,
+                                  const struct pq_strings *names, struct pq_tls **out);
+
+#endif

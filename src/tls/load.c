@@ -1,0 +1,213 @@
+#include "tls/load.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "crypto/crypto.h"
+
+/* No key asks a person for its password: a daemon has none to ask. */
+static int no_password(char *out, int size, int writing, void *asked)
+{
+    (void)out, (void)size, (void)writing;
+    *(bool *)asked = true;
+    return -1;
+}
+
+static BIO *bio_of(struct pq_span pem) { return BIO_new_mem_buf(pem.len ? (const void *)pem.at : "", (int)pem.len); }
+
+/* The end of a PEM file shows as "no start line"; anything else is a mistake in it. */
+static bool at_end(void)
+{
+    unsigned long e = ERR_peek_last_error();
+    if (ERR_GET_LIB(e) != ERR_LIB_PEM || ERR_GET_REASON(e) != PEM_R_NO_START_LINE)
+        return false;
+    ERR_clear_error();
+    return true;
+}
+
+/* 0 and *out, or *out NULL at the end. */
+static int next_certificate(OSSL_LIB_CTX *lib, const char *name, BIO *in, int index, X509 **out, struct pq_why *why)
+{
+    DEFER(X509_freep) X509 *x = X509_new_ex(lib, NULL);
+    if (!x)
+        return pq_crypto_why(why, PQ_E_NOMEM, "%s", name);
+    ERR_clear_error();
+    bool asked = false;
+    X509 *got = PEM_read_bio_X509(in, &x, no_password, &asked);
+    if (got) {
+        *out = TAKE(x);
+        return 0;
+    }
+    *out = NULL;
+    if (at_end())
+        return 0;
+    return pq_crypto_why(why, PQ_E_CONFIG, "%s: certificate number %d can't be read", name, index + 1);
+}
+
+static int too_many(struct pq_why *why, const char *name, const char *what, int most)
+{
+    return pq_why(why, PQ_E_CONFIG, "%s holds more than %d %s", name, most, what);
+}
+
+static int check_span(struct pq_why *why, const char *name, struct pq_span pem)
+{
+    if (pem.len > PQ_TLS_FILE_MAX)
+        return pq_why(why, PQ_E_CONFIG, "%s is larger than %d bytes", name, PQ_TLS_FILE_MAX);
+    return 0;
+}
+
+/* A peer has the root already, or does not trust it. */
+static bool is_root_behind_leaf(X509 *x, int index) { return index > 0 && (X509_get_extension_flags(x) & EXFLAG_SS); }
+
+int pq_tls_load_chain(OSSL_LIB_CTX *lib, const char *name, struct pq_span pem, STACK_OF(X509) * *out,
+                      struct pq_why *why)
+{
+    TRY(check_span(why, name, pem));
+    DEFER(BIO_free_allp) BIO *in = bio_of(pem);
+    DEFER(pq_x509_stack_freep) STACK_OF(X509) *chain = sk_X509_new_null();
+    if (!in || !chain)
+        return pq_crypto_why(why, PQ_E_NOMEM, "%s", name);
+    for (int i = 0;; i++) {
+        DEFER(X509_freep) X509 *x = NULL;
+        TRY(next_certificate(lib, name, in, i, &x, why));
+        if (!x)
+            break;
+        if (i == PQ_TLS_CHAIN_MAX)
+            return too_many(why, name, "certificates", PQ_TLS_CHAIN_MAX);
+        if (is_root_behind_leaf(x, i))
+            continue;
+        if (!sk_X509_push(chain, x))
+            return pq_crypto_why(why, PQ_E_NOMEM, "%s", name);
+        x = NULL;
+    }
+    if (sk_X509_num(chain) == 0)
+        return pq_why(why, PQ_E_CONFIG, "%s holds no certificate (expected PEM, \"-----BEGIN CERTIFICATE-----\")",
+                      name);
+    *out = TAKE(chain);
+    return 0;
+}
+
+int pq_tls_load_key(OSSL_LIB_CTX *lib, const char *name, struct pq_span pem, EVP_PKEY **out, struct pq_why *why)
+{
+    static const char mark[] = "PRIVATE KEY-----";
+    TRY(check_span(why, name, pem));
+    if (!pem.len || !memmem(pem.at, pem.len, mark, sizeof mark - 1))
+        return pq_why(why, PQ_E_CONFIG, "%s holds no private key (expected PEM, \"-----BEGIN PRIVATE KEY-----\")",
+                      name);
+    DEFER(BIO_free_allp) BIO *in = bio_of(pem);
+    if (!in)
+        return pq_crypto_why(why, PQ_E_NOMEM, "%s", name);
+    ERR_clear_error();
+    bool asked = false;
+    EVP_PKEY *key = PEM_read_bio_PrivateKey_ex(in, NULL, no_password, &asked, lib, NULL);
+    if (key) {
+        *out = key;
+        return 0;
+    }
+    if (asked) {
+        ERR_clear_error();
+        return pq_why(why, PQ_E_CONFIG,
+                      "the key in %s is encrypted: give it without a password, in a file of mode 0600", name);
+    }
+    return pq_crypto_why(why, PQ_E_CONFIG, "the key in %s can't be read", name);
+}
+
+int pq_tls_load_anchors(OSSL_LIB_CTX *lib, const char *name, struct pq_span pem, X509_STORE *store, struct pq_why *why)
+{
+    TRY(check_span(why, name, pem));
+    DEFER(BIO_free_allp) BIO *in = bio_of(pem);
+    if (!in)
+        return pq_crypto_why(why, PQ_E_NOMEM, "%s", name);
+    int count = 0;
+    for (;; count++) {
+        DEFER(X509_freep) X509 *x = NULL;
+        TRY(next_certificate(lib, name, in, count, &x, why));
+        if (!x)
+            break;
+        if (count == PQ_TLS_ANCHORS_MAX)
+            return too_many(why, name, "trust anchors", PQ_TLS_ANCHORS_MAX);
+        if (!X509_STORE_add_cert(store, x))
+            return pq_crypto_why(why, PQ_E_CONFIG, "%s: certificate number %d can't be a trust anchor", name,
+                                 count + 1);
+    }
+    if (count == 0)
+        return pq_why(why, PQ_E_CONFIG, "%s holds no certificate (expected PEM, \"-----BEGIN CERTIFICATE-----\")",
+                      name);
+    return 0;
+}
+
+int pq_tls_load_crls(OSSL_LIB_CTX *lib, const char *name, struct pq_span pem, X509_STORE *store, struct pq_why *why)
+{
+    TRY(check_span(why, name, pem));
+    DEFER(BIO_free_allp) BIO *in = bio_of(pem);
+    if (!in)
+        return pq_crypto_why(why, PQ_E_NOMEM, "%s", name);
+    for (int count = 0;; count++) {
+        DEFER(X509_CRL_freep) X509_CRL *crl = X509_CRL_new_ex(lib, NULL);
+        if (!crl)
+            return pq_crypto_why(why, PQ_E_NOMEM, "%s", name);
+        ERR_clear_error();
+        bool asked = false;
+        if (!PEM_read_bio_X509_CRL(in, &crl, no_password, &asked)) {
+            if (!at_end())
+                return pq_crypto_why(why, PQ_E_CONFIG, "%s: revocation list number %d can't be read", name, count + 1);
+            if (count)
+                return 0;
+            return pq_why(why, PQ_E_CONFIG, "%s holds no revocation list (expected PEM, \"-----BEGIN X509 CRL-----\")",
+                          name);
+        }
+        if (count == PQ_TLS_CRLS_MAX)
+            return too_many(why, name, "revocation lists", PQ_TLS_CRLS_MAX);
+        if (!X509_STORE_add_crl(store, crl))
+            return pq_crypto_why(why, PQ_E_CONFIG, "%s: revocation list number %d can't be used", name, count + 1);
+    }
+}
+
+static int read_file(const char *path, struct pq_buf *out, struct pq_why *why)
+{
+    out->cap = PQ_TLS_FILE_MAX;
+    return pq_file_read(path, out, why);
+}
+
+static struct pq_span span_of(const struct pq_buf *b) { return pq_span(b->at, b->len); }
+
+int pq_tls_load_chain_file(OSSL_LIB_CTX *lib, const char *path, STACK_OF(X509) * *out, struct pq_why *why)
+{
+    DEFER(pq_buf_free) struct pq_buf b = {0};
+    TRY(read_file(path, &b, why));
+    return pq_tls_load_chain(lib, path, span_of(&b), out, why);
+}
+
+int pq_tls_load_key_file(OSSL_LIB_CTX *lib, const char *path, EVP_PKEY **out, struct pq_why *why)
+{
+    DEFER(pq_buf_wipe) struct pq_buf b = {0};
+    struct stat st = {0};
+    if (stat(path, &st) == 0 && (st.st_mode & (S_IRWXG | S_IRWXO)))
+        return pq_why(why, PQ_E_CONFIG, "the key file %s has mode %04o, so others may read it: chmod 600 it", path,
+                      (unsigned)(st.st_mode & 07777));
+    /* Room for all of it at once: a buffer that moves would leave a copy of the key behind. */
+    b.cap = PQ_TLS_FILE_MAX;
+    if (st.st_size < PQ_TLS_FILE_MAX && pq_buf_reserve(&b, (size_t)st.st_size + 1) < 0)
+        return pq_why(why, PQ_E_NOMEM, "out of memory while reading %s", path);
+    TRY(read_file(path, &b, why));
+    return pq_tls_load_key(lib, path, span_of(&b), out, why);
+}
+
+int pq_tls_load_anchors_file(OSSL_LIB_CTX *lib, const char *path, X509_STORE *store, struct pq_why *why)
+{
+    DEFER(pq_buf_free) struct pq_buf b = {0};
+    TRY(read_file(path, &b, why));
+    return pq_tls_load_anchors(lib, path, span_of(&b), store, why);
+}
+
+int pq_tls_load_crls_file(OSSL_LIB_CTX *lib, const char *path, X509_STORE *store, struct pq_why *why)
+{
+    DEFER(pq_buf_free) struct pq_buf b = {0};
+    TRY(read_file(path, &b, why));
+    return pq_tls_load_crls(lib, path, span_of(&b), store, why);
+}

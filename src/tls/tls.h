@@ -1,0 +1,139 @@
+/* tls.h - TLS 1.3 by policy: policy to SSL_CTX, the handshake as a resumable step, and what was negotiated.
+ *
+ * Spec:   RFC 8446; names checked as RFC 9525 says; groups and signature schemes by crypto/suite.h.
+ * Owns:   a context may be shared by connections of one thread and outlives them (reference counted). A connection owns
+ *         its SSL, not the descriptor. Keys are wiped when the context is freed.
+ * Errors: PQ_E_WANT_READ and PQ_E_WANT_WRITE: call again when the descriptor is ready. PQ_E_CLOSED: close_notify came.
+ *         PQ_E_RESET: the transport ended without one. PQ_E_AUTH, PQ_E_POLICY, PQ_E_PROTOCOL: see pq_tls_reason().
+ *         PQ_E_CONFIG, PQ_E_NOENT: files and settings, why says which.
+ */
+#ifndef PQ_TLS_TLS_H
+#define PQ_TLS_TLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/config.h"
+#include "crypto/crypto.h"
+#include "crypto/suite.h"
+
+enum pq_tls_role { PQ_TLS_CLIENT, PQ_TLS_SERVER };
+
+/* A policy is a mode and a level, or explicit lists that replace each part. */
+struct pq_tls_policy {
+    int mode;                              /* enum pq_mode, never PLAIN */
+    int64_t level;                         /* 1, 3, 5 */
+    char *groups, *sigalgs, *ciphersuites; /* NULL: the suite's */
+    bool require_pq_kex;                   /* the negotiated group is hybrid or PQ */
+    bool require_pq_auth; /* the handshake's signature, every signature on the path and the anchor's key are PQ or
+                             hybrid */
+};
+/* {mode:, level:, groups:, sigalgs:, ciphersuites:, require: [pq-kex, pq-auth]}; default hybrid, 3, nothing required.
+ */
+extern const struct pq_schema pq_tls_policy_schema;
+
+struct pq_tls_identity {
+    char *certificate; /* PEM: leaf, then intermediates */
+    char *key;         /* PEM, any PKCS#8 form */
+};
+struct pq_tls_settings {
+    struct pq_tls_policy policy;
+    struct pq_tls_identity identity; /* a server needs one; a client without one is not authenticated */
+    char *ca;                        /* PEM: trust anchors; NULL: none, so every peer with verify_peer is refused */
+    char *crl;                       /* PEM, may hold several; NULL: revocation is not checked */
+    bool verify_peer; /* a server then demands a certificate; a client without it accepts any (never by default) */
+    const char *alpn; /* one protocol, "h2", or NULL */
+    bool split_flights;              /* handshake flights leave as libssl writes them, 4 KB at a time; only to reproduce studies */
+    int64_t max_certificate_list; /* bytes; 0: 256 KiB */
+};
+
+struct pq_tls_context;
+PQ_MUST_CHECK int pq_tls_context_new(struct pq_crypto *c, enum pq_tls_role role, const struct pq_tls_settings *how,
+                                     struct pq_tls_context **out, struct pq_why *why);
+void pq_tls_context_free(struct pq_tls_context *t); /* drops one reference */
+PQ_DEFINE_FREEP(struct pq_tls_context, pq_tls_context_free)
+
+/* Why a handshake or connection failed: the label of log lines and counters. */
+#define PQ_TLS_REASONS(X)                                                                                              \
+    X(NONE, "ok")                                                                                                      \
+    X(EXPIRED, "expired")                                                                                              \
+    X(NOT_YET_VALID, "not-yet-valid")                                                                                  \
+    X(WRONG_NAME, "wrong-name")                                                                                        \
+    X(UNTRUSTED, "untrusted")                                                                                          \
+    X(REVOKED, "revoked")                                                                                              \
+    X(CRL_STALE, "crl-stale")                                                                                          \
+    X(BAD_CERTIFICATE, "bad-certificate")                                                                              \
+    X(NO_CERTIFICATE, "no-certificate")                                                                                \
+    X(CERTIFICATES_TOO_LONG, "certificates-too-long")                                                                  \
+    X(VERSION, "protocol-version")                                                                                     \
+    X(NO_SHARED_GROUP, "no-shared-group")                                                                              \
+    X(NO_SHARED_SIGALG, "no-shared-signature-algorithm")                                                               \
+    X(NO_SHARED_CIPHER, "no-shared-cipher")                                                                            \
+    X(POLICY_KEX, "policy-pq-kex")                                                                                     \
+    X(POLICY_AUTH, "policy-pq-auth")                                                                                   \
+    X(NOT_TLS, "not-tls")                                                                                              \
+    X(PEER_ALERT, "peer-alert")                                                                                        \
+    X(RESET, "reset")                                                                                                  \
+    X(TIMEOUT, "timeout")                                                                                              \
+    X(PROTOCOL, "protocol-error")                                                                                      \
+    X(INTERNAL, "internal-error")
+enum pq_tls_reason {
+#define X(name, label) PQ_TLS_##name,
+    PQ_TLS_REASONS(X)
+#undef X
+        PQ_TLS_REASON_COUNT
+};
+const char *pq_tls_reason_label(enum pq_tls_reason r);
+
+/* What was negotiated; after a failure the group and the peer, as far as it came. Texts live as long as the connection.
+ */
+struct pq_tls_info {
+    const char *version;   /* "TLSv1.3" */
+    const char *group;     /* "X25519MLKEM768" */
+    const char *signature; /* the peer's in CertificateVerify, "mldsa65"; "" where it sent none (also when resumed) */
+    const char *cipher;
+    const char *peer; /* the peer certificate's subject, RFC 2253; "" where there is none */
+    const char *alpn; /* "" where none */
+    bool resumed, hello_retry, pq_kex;
+    bool pq_auth;     /* of the peer; false where it showed no certificate or none was verified */
+    int64_t chain_ns; /* spent on verifying the peer's chain */
+    int64_t cpu_ns;   /* thread CPU time spent in pq_tls_handshake() */
+};
+
+struct pq_tls;
+/* fd is non-blocking; name is what the peer's certificate must show (DNS name, IP address, or "urn:uuid:..." URI), or
+ * NULL. names are alternatives, each of them enough; at most 64, else or if one is no name PQ_E_INVALID. */
+PQ_MUST_CHECK int pq_tls_new(struct pq_tls_context *context, int fd, const struct pq_strings *names,
+                             struct pq_tls **out);
+void pq_tls_free(struct pq_tls *t);
+PQ_DEFINE_FREEP(struct pq_tls, pq_tls_free)
+
+/* One step: 0 when finished and policy holds; a failure stays. Under TLS 1.3 a client is done before the server has
+ * judged its certificate: that the server refused it shows in the first read (PQ_E_AUTH, PQ_TLS_PEER_ALERT). */
+PQ_MUST_CHECK int pq_tls_handshake(struct pq_tls *t);
+/* 0 and *n > 0 bytes moved. */
+PQ_MUST_CHECK int pq_tls_read(struct pq_tls *t, void *out, size_t size, size_t *n);
+/* After PQ_E_WANT_*, call again with the same bytes at the front (their address may differ). */
+PQ_MUST_CHECK int pq_tls_write(struct pq_tls *t, const void *bytes, size_t size, size_t *n);
+/* Sends close_notify: the end of our direction; reading goes on. Once is enough, more do nothing. PQ_E_USAGE while a
+ * write still has to be called again: half a record is out. */
+PQ_MUST_CHECK int pq_tls_close_notify(struct pq_tls *t);
+/* Bytes decrypted and not yet read: poll(2) won't tell of them. */
+size_t pq_tls_pending(const struct pq_tls *t);
+
+const struct pq_tls_info *pq_tls_info(const struct pq_tls *t);
+enum pq_tls_reason pq_tls_reason(const struct pq_tls *t);
+/* One sentence of what failed and what to do: "the peer's certificate expired on 2026-11-01 (CN=amf): renew it". */
+const char *pq_tls_failure(const struct pq_tls *t);
+
+/* A full handshake of two contexts through memory, no network: what its CPU costs on this machine. */
+struct pq_tls_memory_cost {
+    int64_t total_ns, client_cpu_ns, server_cpu_ns;
+    uint64_t client_bytes, server_bytes;
+};
+PQ_MUST_CHECK int pq_tls_memory_handshake(struct pq_tls_context *client, struct pq_tls_context *server,
+                                          struct pq_tls_memory_cost *out, struct pq_why *why);
+
+#endif

@@ -1,0 +1,287 @@
+#include "tls/internal.h"
+
+#include <arpa/inet.h>
+#include <openssl/err.h>
+#include <openssl/objects.h>
+#include <openssl/x509v3.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/clock.h"
+#include "crypto/kind.h"
+
+/* --- what is post-quantum ------------------------------------------------------------------------------------------
+ */
+
+bool pq_tls_signature_is_pq(const struct pq_tls_context *c, const char *name)
+{
+    return pq_kind_is_pq(pq_kind_of_signature(name)) && (!pq_kind_experimental(name) || strcasestr(c->sigalgs, name));
+}
+
+static bool signed_pq(const struct pq_tls_context *c, const X509 *x)
+{
+    const X509_ALGOR *algorithm = NULL;
+    const ASN1_OBJECT *object = NULL;
+    char name[128];
+    X509_get0_signature(NULL, &algorithm, x);
+    X509_ALGOR_get0(&object, NULL, NULL, algorithm);
+    return OBJ_obj2txt(name, sizeof name, object, 0) > 0 && pq_tls_signature_is_pq(c, name);
+}
+
+static bool key_pq(const struct pq_tls_context *c, X509 *x)
+{
+    EVP_PKEY *key = X509_get0_pubkey(x);
+    const char *name = key ? EVP_PKEY_get0_type_name(key) : NULL;
+    return name && pq_tls_signature_is_pq(c, name);
+}
+
+bool pq_tls_chain_is_pq(const struct pq_tls_context *c, STACK_OF(X509) * chain)
+{
+    bool pq = sk_X509_num(chain) > 0 && key_pq(c, sk_X509_value(chain, 0));
+    for (int i = 0; i < sk_X509_num(chain); i++)
+        pq = pq && signed_pq(c, sk_X509_value(chain, i));
+    return pq;
+}
+
+/* The leaf's key makes the handshake's signature. The anchor is trusted by its key: nobody verifies its own signature.
+ */
+static bool path_is_pq(const struct pq_tls_context *c, STACK_OF(X509) * path)
+{
+    int anchor = sk_X509_num(path) - 1;
+    bool pq = anchor >= 0 && key_pq(c, sk_X509_value(path, 0)) && key_pq(c, sk_X509_value(path, anchor));
+    for (int i = 0; i < anchor; i++)
+        pq = pq && signed_pq(c, sk_X509_value(path, i));
+    return pq;
+}
+
+/* OpenSSL looks for it in the session, and fails where there is none yet. */
+const char *pq_tls_group(SSL *ssl)
+{
+    const char *name = SSL_get_session(ssl) ? SSL_get0_group_name(ssl) : NULL;
+    return name ? name : "";
+}
+
+static bool kex_is_pq(SSL *ssl) { return pq_kind_is_pq(pq_kind_of_group(pq_tls_group(ssl))); }
+
+/* --- names (RFC 9525) ----------------------------------------------------------------------------------------------
+ */
+
+static bool is_ip(const char *name)
+{
+    unsigned char raw[sizeof(struct in6_addr)];
+    return inet_pton(AF_INET, name, raw) == 1 || inet_pton(AF_INET6, name, raw) == 1;
+}
+
+static bool is_uri(const char *name) { return !strncasecmp(name, "urn:", 4); }
+bool pq_tls_name_is_dns(const char *name) { return !is_ip(name) && !is_uri(name); }
+
+/* OpenSSL would take ".example" for every name below example. */
+bool pq_tls_name_valid(const char *name)
+{
+    size_t len = strlen(name);
+    return len > 0 && len <= 255 && name[0] != '.' && !strpbrk(name, " \t\r\n*") &&
+           (is_uri(name) || !strchr(name, '/'));
+}
+
+static bool has_uri(const X509 *x, const char *uri)
+{
+    GENERAL_NAMES *all = X509_get_ext_d2i(x, NID_subject_alt_name, NULL, NULL);
+    bool found = false;
+    for (int i = 0; i < sk_GENERAL_NAME_num(all) && !found; i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(all, i);
+        if (name->type != GEN_URI)
+            continue;
+        struct pq_span is = pq_span(ASN1_STRING_get0_data(name->d.uniformResourceIdentifier),
+                                    (size_t)ASN1_STRING_length(name->d.uniformResourceIdentifier));
+        found = pq_span_equal(is, pq_span_text(uri));
+    }
+    GENERAL_NAMES_free(all);
+    return found;
+}
+
+static bool shows_name(X509 *x, const char *name)
+{
+    if (is_ip(name))
+        return X509_check_ip_asc(x, name, 0) == 1;
+    if (is_uri(name))
+        return has_uri(x, name);
+    return X509_check_host(x, name, 0, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS,
+                           NULL) == 1;
+}
+
+static bool shows_any_name(const struct pq_tls *t, X509 *x)
+{
+    bool shows = t->names.count == 0;
+    for (size_t i = 0; i < t->names.count && !shows; i++)
+        shows = shows_name(x, t->names.at[i]);
+    return shows;
+}
+
+/* --- what was wrong ------------------------------------------------------------------------------------------------
+ */
+
+static const struct verdict {
+    int error;
+    enum pq_tls_reason reason;
+    const char *what, *advice;
+} verdicts[] = {
+    {X509_V_ERR_CERT_HAS_EXPIRED, PQ_TLS_EXPIRED, "expired on ", "renew it"},
+    {X509_V_ERR_CERT_NOT_YET_VALID, PQ_TLS_NOT_YET_VALID, "is not valid before ", "compare the clocks of both hosts"},
+    {X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, PQ_TLS_UNTRUSTED, "leads to no trust anchor",
+     "add its root to the CA file, or let the peer send its intermediates"},
+    {X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY, PQ_TLS_UNTRUSTED, "leads to no trust anchor",
+     "add its root to the CA file, or let the peer send its intermediates"},
+    {X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE, PQ_TLS_UNTRUSTED, "leads to no trust anchor",
+     "add its root to the CA file, or let the peer send its intermediates"},
+    {X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN, PQ_TLS_UNTRUSTED, "is a root that is not trusted", "add it to the CA file"},
+    {X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT, PQ_TLS_UNTRUSTED, "is self-signed and not trusted",
+     "issue one from a trusted authority"},
+    {X509_V_ERR_CERT_UNTRUSTED, PQ_TLS_UNTRUSTED, "is not trusted", "add its root to the CA file"},
+    {X509_V_ERR_CERT_REJECTED, PQ_TLS_UNTRUSTED, "is marked as rejected", "issue another"},
+    {X509_V_ERR_CERT_SIGNATURE_FAILURE, PQ_TLS_UNTRUSTED, "is not signed by the authority that it names",
+     "check that the CA file holds the authority's present key"},
+    {X509_V_ERR_CERT_CHAIN_TOO_LONG, PQ_TLS_BAD_CERTIFICATE, "stands in a chain that is too long", "shorten the chain"},
+    {X509_V_ERR_CERT_REVOKED, PQ_TLS_REVOKED, "is revoked", "issue another"},
+    {X509_V_ERR_CRL_HAS_EXPIRED, PQ_TLS_CRL_STALE, "can't be checked: its revocation list is out of date",
+     "fetch the present list"},
+    {X509_V_ERR_CRL_NOT_YET_VALID, PQ_TLS_CRL_STALE, "can't be checked: its revocation list is not yet valid",
+     "compare the clocks"},
+    {X509_V_ERR_UNABLE_TO_GET_CRL, PQ_TLS_CRL_STALE, "can't be checked: there is no revocation list of its issuer",
+     "add that list to the CRL file"},
+    {X509_V_ERR_UNABLE_TO_GET_CRL_ISSUER, PQ_TLS_CRL_STALE, "can't be checked: its revocation list's issuer is unknown",
+     "add that list's issuer to the CA file"},
+    {X509_V_ERR_CRL_SIGNATURE_FAILURE, PQ_TLS_CRL_STALE, "can't be checked: its revocation list's signature is wrong",
+     "fetch the present list"},
+    {X509_V_ERR_CA_MD_TOO_WEAK, PQ_TLS_BAD_CERTIFICATE, "is signed with too weak an algorithm", "issue another"},
+    {X509_V_ERR_EE_KEY_TOO_SMALL, PQ_TLS_BAD_CERTIFICATE, "has too small a key, or one of an algorithm unknown here",
+     "issue another"},
+    {X509_V_ERR_CA_KEY_TOO_SMALL, PQ_TLS_BAD_CERTIFICATE,
+     "is issued with too small a key, or one of an algorithm unknown here", "issue another"},
+};
+
+static void date_of(const ASN1_TIME *at, char out[16])
+{
+    struct tm tm = {0};
+    if (!ASN1_TIME_to_tm(at, &tm) || !strftime(out, 16, "%Y-%m-%d", &tm))
+        snprintf(out, 16, "an odd date");
+}
+
+static bool out_of_memory(int error)
+{
+    bool out = error == X509_V_ERR_OUT_OF_MEM;
+    for (unsigned long e; !out && (e = ERR_get_error());)
+        out = ERR_GET_REASON(e) == ERR_R_MALLOC_FAILURE;
+    return out;
+}
+
+static void blame_path(struct pq_tls *t, X509_STORE_CTX *store)
+{
+    int error = X509_STORE_CTX_get_error(store), depth = X509_STORE_CTX_get_error_depth(store);
+    const X509 *x = X509_STORE_CTX_get_current_cert(store);
+    struct verdict v = {error, PQ_TLS_BAD_CERTIFICATE, NULL, "issue another"};
+    char subject[256] = "?", date[16] = "";
+    if (out_of_memory(error)) {
+        pq_tls_blame(t, PQ_E_NOMEM, PQ_TLS_INTERNAL, "out of memory while verifying the peer's certificate");
+        return;
+    }
+    for (size_t i = 0; i < PQ_COUNT(verdicts); i++)
+        if (verdicts[i].error == error)
+            v = verdicts[i];
+    if (x)
+        pq_tls_subject(x, subject);
+    if (x && v.reason == PQ_TLS_EXPIRED)
+        date_of(X509_get0_notAfter(x), date);
+    if (x && v.reason == PQ_TLS_NOT_YET_VALID)
+        date_of(X509_get0_notBefore(x), date);
+    pq_tls_blame(t, PQ_E_AUTH, v.reason, "the peer's %scertificate (%s) %s%s%s: %s", depth > 0 ? "issuer's " : "",
+                 subject, v.what ? v.what : "is not acceptable, ", v.what ? "" : X509_verify_cert_error_string(error),
+                 date, v.advice);
+}
+
+static void blame_name(struct pq_tls *t)
+{
+    pq_tls_blame(
+        t, PQ_E_AUTH, PQ_TLS_WRONG_NAME,
+        "the peer's certificate (%s) does not show the name %s%s: connect to the name that it shows, or issue one "
+        "with this name among its subject alternative names",
+        t->peer, t->names.at[0], t->names.count > 1 ? " or an alternative to it" : "");
+}
+
+/* --- callbacks -----------------------------------------------------------------------------------------------------
+ */
+
+/* The leaf's issuer must have a revocation list; authorities above it are checked where there is one. */
+static int list_needed_for_leaf(int ok, X509_STORE_CTX *store)
+{
+    return ok || (X509_STORE_CTX_get_error(store) == X509_V_ERR_UNABLE_TO_GET_CRL &&
+                  X509_STORE_CTX_get_error_depth(store) > 0);
+}
+
+static int refuse(X509_STORE_CTX *store, int error)
+{
+    X509_STORE_CTX_set_error(store, error);
+    return 0;
+}
+
+static int verify(struct pq_tls *t, X509_STORE_CTX *store)
+{
+    X509 *leaf = X509_STORE_CTX_get0_cert(store);
+    X509_STORE_CTX_set_verify_cb(store, list_needed_for_leaf);
+    ERR_clear_error();
+    if (X509_verify_cert(store) <= 0) {
+        blame_path(t, store);
+        return X509_STORE_CTX_get_error(store) == X509_V_OK ? refuse(store, X509_V_ERR_UNSPECIFIED) : 0;
+    }
+    X509_STORE_CTX_set_error(store, X509_V_OK);
+    if (!shows_any_name(t, leaf)) {
+        blame_name(t);
+        return refuse(store, X509_V_ERR_HOSTNAME_MISMATCH);
+    }
+    return 1;
+}
+
+static int blame_kex(struct pq_tls *t)
+{
+    return pq_tls_blame(
+        t, PQ_E_POLICY, PQ_TLS_POLICY_KEX,
+        "the policy requires pq-kex, but the key exchange is %s: give the peer a hybrid or post-quantum group",
+        pq_tls_group(t->ssl));
+}
+
+int pq_tls_verify_callback(X509_STORE_CTX *store, void *context)
+{
+    const struct pq_tls_context *c = context;
+    SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
+    struct pq_tls *t = SSL_get_app_data(ssl);
+    if (X509_STORE_CTX_get0_cert(store))
+        pq_tls_subject(X509_STORE_CTX_get0_cert(store), t->peer);
+    if (c->require_pq_kex && !kex_is_pq(ssl)) {
+        blame_kex(t);
+        return refuse(store, X509_V_ERR_APPLICATION_VERIFICATION);
+    }
+    if (!c->verify_peer)
+        return 1;
+    int64_t start = pq_clock_ns();
+    int ok = verify(t, store);
+    t->info.chain_ns += pq_clock_ns() - start;
+    t->path_is_pq = ok && path_is_pq(c, X509_STORE_CTX_get0_chain(store));
+    if (!ok || t->path_is_pq || !c->require_pq_auth)
+        return ok;
+    pq_tls_blame(
+        t, PQ_E_POLICY, PQ_TLS_POLICY_AUTH,
+        "the policy requires pq-auth, but a key or signature on the path of the peer's certificate (%s) is not "
+        "post-quantum: issue it from a post-quantum root",
+        t->peer);
+    return refuse(store, X509_V_ERR_APPLICATION_VERIFICATION);
+}
+
+/* Called for every ClientHello, with a server name in it or without, once the group is chosen. */
+int pq_tls_hello_callback(SSL *ssl, int *alert, void *context)
+{
+    const struct pq_tls_context *c = context;
+    if (!c->require_pq_kex || !*pq_tls_group(ssl) || kex_is_pq(ssl))
+        return SSL_TLSEXT_ERR_NOACK;
+    blame_kex(SSL_get_app_data(ssl));
+    *alert = SSL_AD_HANDSHAKE_FAILURE;
+    return SSL_TLSEXT_ERR_ALERT_FATAL;
+}
