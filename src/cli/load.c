@@ -57,7 +57,8 @@ static int run(const struct pq_load_settings *s, const char *path)
     if (written < 0)
         return pq_cli_fail("load", written, &why);
     if (strstr((const char *)json.at, "\"samples\":[]"))
-        return pq_cli_fail("load", PQ_E_PROTOCOL, &(struct pq_why){"no request succeeded: see \"errors\" in the JSON and the log"});
+        return pq_cli_fail("load", PQ_E_PROTOCOL,
+                           &(struct pq_why){"no request succeeded: see \"errors\" in the JSON and the log"});
     return 0;
 }
 
@@ -65,7 +66,11 @@ int pq_cli_load(int argc, char **argv)
 {
     const char *path = NULL;
     int workload = -1;
-    struct pq_load_settings s = {.requests = 1000, .warmup = 20, .nf_type = "AUSF", .subscribers = 1, .timeout_ns = 10 * PQ_NS_PER_S,
+    struct pq_load_settings s = {.requests = 1000,
+                                 .warmup = 20,
+                                 .nf_type = "AUSF",
+                                 .subscribers = 1,
+                                 .timeout_ns = 10 * PQ_NS_PER_S,
                                  .security = {.mode = PQ_MODE_HYBRID, .level = 3}};
     const struct pq_option table[] = {
         {"target", PQ_OPTION_TEXT, &s.target, 0, 0, NULL},

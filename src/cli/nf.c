@@ -53,7 +53,10 @@ static int read_kind(const char *text, struct pq_nf_settings *s)
 
 int pq_cli_nf(int argc, char **argv)
 {
-    struct pq_nf_settings s = {.subscribers = 1000, .instance_type = "AUSF", .heartbeat_ns = 60 * PQ_NS_PER_S, .ready_fd = -1,
+    struct pq_nf_settings s = {.subscribers = 1000,
+                               .instance_type = "AUSF",
+                               .heartbeat_ns = 60 * PQ_NS_PER_S,
+                               .ready_fd = -1,
                                .security = {.mode = PQ_MODE_HYBRID, .level = 3}};
     const struct pq_option table[] = {
         {"listen", PQ_OPTION_TEXT, &s.listen, 0, 0, NULL},

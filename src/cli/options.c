@@ -39,7 +39,8 @@ static int not_one_of(const char *command, const struct pq_option *o, const char
     return pq_cli_usage(command, "--%s %s: it is one of %s", o->name, value, list);
 }
 
-static int set_choice(const char *command, const struct pq_option *o, const char *const *names, const char *value, int *out)
+static int set_choice(const char *command, const struct pq_option *o, const char *const *names, const char *value,
+                      int *out)
 {
     int i = choose(names, o->low, value);
     if (i < 0)
@@ -88,7 +89,8 @@ static int set_int(const char *command, const struct pq_option *o, const char *v
 
 static int set_log(const char *command, const struct pq_option *o, const char *value)
 {
-    int i = 0, status = set_choice(command, o, o->type == PQ_OPTION_LOG_LEVEL ? pq_log_level_names : pq_log_format_names, value, &i);
+    int i = 0, status = set_choice(
+                   command, o, o->type == PQ_OPTION_LOG_LEVEL ? pq_log_level_names : pq_log_format_names, value, &i);
     if (status != GO_ON)
         return status;
     if (o->type == PQ_OPTION_LOG_LEVEL)
@@ -144,7 +146,8 @@ static int read_one(const char *command, const struct pq_option *table, size_t c
     return set(command, o, value);
 }
 
-int pq_options_read(const char *command, const char *help, const struct pq_option *table, size_t count, int argc, char **argv)
+int pq_options_read(const char *command, const char *help, const struct pq_option *table, size_t count, int argc,
+                    char **argv)
 {
     pq_log_set(log_level, log_format);
     for (int i = 1; i < argc; i++)

@@ -45,6 +45,7 @@ extern const char *const pq_option_modes[];      /* those of crypto/suite.h with
     {"log-file", PQ_OPTION_LOG_FILE, NULL, 0, 0, NULL}
 
 /* Reads argv[1] and on. -1: go on; else the exit status to end with (0 after --help). */
-int pq_options_read(const char *command, const char *help, const struct pq_option *table, size_t count, int argc, char **argv);
+int pq_options_read(const char *command, const char *help, const struct pq_option *table, size_t count, int argc,
+                    char **argv);
 
 #endif

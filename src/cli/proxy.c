@@ -32,29 +32,37 @@ struct options {
 
 static int read_options(int argc, char **argv, struct options *o)
 {
-    static const struct option known[] = {{"config", required_argument, NULL, 'c'},
-                                          {"check", no_argument, NULL, 'k'},
-                                          {"ready-fd", required_argument, NULL, 'r'},
-                                          {"log-file", required_argument, NULL, 'l'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option known[] = {
+        {"config", required_argument, NULL, 'c'},   {"check", no_argument, NULL, 'k'},
+        {"ready-fd", required_argument, NULL, 'r'}, {"log-file", required_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
     int64_t fd;
     *o = (struct options){.ready_fd = -1};
     opterr = 0;
     optind = 1;
     for (int c; (c = getopt_long(argc, argv, ":h", known, NULL)) != -1;) {
         switch (c) {
-        case 'c': o->config = optarg; break;
-        case 'k': o->check = true; break;
-        case 'l': o->log_file = optarg; break;
-        case 'h': o->help = true; return 0;
+        case 'c':
+            o->config = optarg;
+            break;
+        case 'k':
+            o->check = true;
+            break;
+        case 'l':
+            o->log_file = optarg;
+            break;
+        case 'h':
+            o->help = true;
+            return 0;
         case 'r':
             if (pq_int_parse(optarg, 0, 65535, &fd, NULL) < 0 || fcntl((int)fd, F_GETFD) < 0)
                 return pq_cli_usage("proxy", "--ready-fd %s is no open descriptor", optarg);
             o->ready_fd = (int)fd;
             break;
-        case ':': return pq_cli_usage("proxy", "%s needs a value", argv[optind - 1]);
-        default: return pq_cli_usage("proxy", "there is no option %s", argv[optind - 1]);
+        case ':':
+            return pq_cli_usage("proxy", "%s needs a value", argv[optind - 1]);
+        default:
+            return pq_cli_usage("proxy", "there is no option %s", argv[optind - 1]);
         }
     }
     if (optind < argc)
@@ -84,7 +92,8 @@ static int tell_ready(const struct pq_proxy *p, int fd, struct pq_why *why)
     return e < 0 ? pq_why(why, e, "descriptor %d can't be written to", fd) : 0;
 }
 
-static int run(const struct options *o, const struct pq_proxy_config *config, struct pq_crypto *crypto, struct pq_why *why)
+static int run(const struct options *o, const struct pq_proxy_config *config, struct pq_crypto *crypto,
+               struct pq_why *why)
 {
     DEFER(pq_proxy_freep) struct pq_proxy *proxy = NULL;
     TRY(pq_proxy_new(crypto, config, &proxy, why));

@@ -66,8 +66,8 @@ static int kausf(const struct pq_milenage *m, const char *network, const uint8_t
     return e;
 }
 
-static int fill_vector(const struct pq_aka_subscriber *s, const struct pq_milenage *m, const uint8_t sqn[6], const char *network,
-                       struct pq_aka_vector *v)
+static int fill_vector(const struct pq_aka_subscriber *s, const struct pq_milenage *m, const uint8_t sqn[6],
+                       const char *network, struct pq_aka_vector *v)
 {
     for (int i = 0; i < 6; i++)
         v->autn[i] = sqn[i] ^ m->ak[i];

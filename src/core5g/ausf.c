@@ -29,7 +29,7 @@ struct ausf {
     uint32_t next;
 };
 
-/* --- contexts ---------------------------------------------------------------------------------------------------------------------- */
+/* --- contexts ----------------------------------------------------------------------------------------------------- */
 
 static struct context *find(struct ausf *ausf, const char *id)
 {
@@ -61,7 +61,7 @@ static int new_context(struct ausf *ausf, struct context **out)
     return 0;
 }
 
-/* --- POST ue-authentications -------------------------------------------------------------------------------------------------------- */
+/* --- POST ue-authentications -------------------------------------------------------------------------------------- */
 
 struct vector_texts {
     const char *rand, *autn;
@@ -92,7 +92,8 @@ static int read_vector(yyjson_val *json, struct vector_texts *v)
 }
 
 /* TS 29.509, 6.1.6.2.3 (UEAuthenticationCtx). */
-static void answer_challenge(struct pq_sbi_request *r, const struct context *c, const struct vector_texts *v, const uint8_t hxres_star[16])
+static void answer_challenge(struct pq_sbi_request *r, const struct context *c, const struct vector_texts *v,
+                             const uint8_t hxres_star[16])
 {
     char root[ROOT_SIZE] = "", href[ROOT_SIZE + 128], hex[33];
     if (pq_sbi_root(r, root, sizeof root) < 0)
@@ -114,7 +115,8 @@ static void answer_challenge(struct pq_sbi_request *r, const struct context *c, 
     pq_sbi_answer_json(r, 201, pq_sbi_type_hal, d);
 }
 
-static int make_context(struct ausf *ausf, const struct vector_texts *v, const char *network, struct context **out, uint8_t hxres_star[16])
+static int make_context(struct ausf *ausf, const struct vector_texts *v, const char *network, struct context **out,
+                        uint8_t hxres_star[16])
 {
     struct context *c;
     uint8_t kseaf[32];
@@ -196,13 +198,14 @@ static void on_authenticate(struct pq_sbi_request *r)
         ask_udm(r, user, network, yyjson_obj_get(body, "resynchronizationInfo"));
 }
 
-/* --- PUT 5g-aka-confirmation ---------------------------------------------------------------------------------------------------------- */
+/* --- PUT 5g-aka-confirmation -------------------------------------------------------------------------------------- */
 
 static void on_event_sent(void *context, const struct pq_directory_result *result)
 {
     (void)context;
     if (result->error || result->status != 201)
-        pq_log(PQ_LOG_WARN, "authentication event not kept", "status", pq_i(result->status), "reason", pq_s(result->reason), NULL);
+        pq_log(PQ_LOG_WARN, "authentication event not kept", "status", pq_i(result->status), "reason",
+               pq_s(result->reason), NULL);
 }
 
 /* The home network learns the result; the AMF does not wait for that. */
@@ -212,10 +215,15 @@ static void send_event(struct ausf *ausf, const struct context *c, bool success)
     pq_clock_rfc3339(pq_clock_wall_ns(), now, sizeof now);
     snprintf(path, sizeof path, "/nudm-ueau/v1/%s/auth-events", c->supi);
     int n = snprintf(body, sizeof body,
-                     "{\"nfInstanceId\":\"%s\",\"success\":%s,\"timeStamp\":\"%s\",\"authType\":\"5G_AKA\",\"servingNetworkName\":\"%s\"}",
+                     "{\"nfInstanceId\":\"%s\",\"success\":%s,\"timeStamp\":\"%s\",\"authType\":\"5G_AKA\","
+                     "\"servingNetworkName\":\"%s\"}",
                      ausf->instance, success ? "true" : "false", now, c->network);
-    const struct pq_directory_call call = {.to = PQ_NF_UDM, .method = "POST", .path = path, .body = pq_span(body, (size_t)n),
-                                           .done = on_event_sent, .context = ausf};
+    const struct pq_directory_call call = {.to = PQ_NF_UDM,
+                                           .method = "POST",
+                                           .path = path,
+                                           .body = pq_span(body, (size_t)n),
+                                           .done = on_event_sent,
+                                           .context = ausf};
     int e = pq_directory_call(ausf->directory, &call);
     if (e < 0)
         on_event_sent(ausf, &(struct pq_directory_result){.error = e, .reason = pq_error_text(e)});
@@ -253,7 +261,8 @@ static void on_confirm(struct pq_sbi_request *r)
         pq_sbi_invalid(r, "MANDATORY_IE_MISSING", "resStar", "is mandatory");
         return;
     }
-    if (!yyjson_is_null(value) && (!yyjson_is_str(value) || pq_hex_read(yyjson_get_str(value), res_star, sizeof res_star) < 0)) {
+    if (!yyjson_is_null(value) &&
+        (!yyjson_is_str(value) || pq_hex_read(yyjson_get_str(value), res_star, sizeof res_star) < 0)) {
         pq_sbi_invalid(r, "MANDATORY_IE_INCORRECT", "resStar", "must be 32 hexadecimal digits, or null");
         return;
     }

@@ -36,9 +36,11 @@ static int set_fixed(struct pq_directory *d, enum pq_nf_kind kind, const char *u
 {
     struct pq_uri u;
     if (pq_uri_parse(uri, &u) < 0 || u.path.len > 1 || u.query.len)
-        return pq_why(why, PQ_E_USAGE, "--%s %s: give http://HOST:PORT or https://HOST:PORT", pq_nf_kind_names[kind], uri);
+        return pq_why(why, PQ_E_USAGE, "--%s %s: give http://HOST:PORT or https://HOST:PORT", pq_nf_kind_names[kind],
+                      uri);
     if (u.tls != tls)
-        return pq_why(why, PQ_E_USAGE, "--%s %s: a function with a certificate speaks https to others, one without speaks http",
+        return pq_why(why, PQ_E_USAGE,
+                      "--%s %s: a function with a certificate speaks https to others, one without speaks http",
                       pq_nf_kind_names[kind], uri);
     d->at[kind].fixed = true;
     return pq_uri_authority(&u, d->at[kind].authority, sizeof d->at[kind].authority);
@@ -58,7 +60,7 @@ void pq_directory_clear(struct pq_directory *d)
     *d = (struct pq_directory){0};
 }
 
-/* --- one request ---------------------------------------------------------------------------------------------------------------- */
+/* --- one request -------------------------------------------------------------------------------------------------- */
 
 static void finish(struct pending *p, const struct pq_directory_result *r)
 {
@@ -86,7 +88,8 @@ static void on_response(void *context, const struct pq_http2_result *r)
         /* What was found may have moved: the next request asks again. */
         if (!entry->fixed)
             entry->valid_until = 0;
-        pq_log(PQ_LOG_WARN, "request failed", "to", pq_s(pq_nf_kind_names[p->to]), "reason", pq_s(r->label), "detail", pq_s(r->reason), NULL);
+        pq_log(PQ_LOG_WARN, "request failed", "to", pq_s(pq_nf_kind_names[p->to]), "reason", pq_s(r->label), "detail",
+               pq_s(r->reason), NULL);
         fail(p, r->error, r->reason);
         return;
     }
@@ -95,7 +98,8 @@ static void on_response(void *context, const struct pq_http2_result *r)
         fail(p, PQ_E_SYNTAX, "the answer is no JSON text");
         return;
     }
-    finish(p, &(struct pq_directory_result){.status = m->status, .json = yyjson_doc_get_root(doc), .location = pq_http2_get(m, "location")});
+    finish(p, &(struct pq_directory_result){
+                  .status = m->status, .json = yyjson_doc_get_root(doc), .location = pq_http2_get(m, "location")});
 }
 
 static void send_pending(struct pending *p)
@@ -105,16 +109,21 @@ static void send_pending(struct pending *p)
         {"user-agent", p->d->requester},
         {"content-type", p->type},
     };
-    const struct pq_http2_call call = {
-        .method = p->method, .authority = p->d->at[p->to].authority, .path = p->path, .fields = fields,
-        .field_count = p->body.len ? 3 : 2, .body = pq_span(p->body.at, p->body.len), .done = on_response, .context = p};
+    const struct pq_http2_call call = {.method = p->method,
+                                       .authority = p->d->at[p->to].authority,
+                                       .path = p->path,
+                                       .fields = fields,
+                                       .field_count = p->body.len ? 3 : 2,
+                                       .body = pq_span(p->body.at, p->body.len),
+                                       .done = on_response,
+                                       .context = p};
     struct pq_why why = {{0}};
     int e = pq_http2_client_call(p->d->client, &call, &why);
     if (e < 0)
         fail(p, e, why.text[0] ? why.text : pq_error_text(e));
 }
 
-/* --- discovery ------------------------------------------------------------------------------------------------------------------- */
+/* --- discovery ---------------------------------------------------------------------------------------------------- */
 
 /* The first service's end point; the instance's own address where the service has none. */
 static int endpoint(yyjson_val *instance, char *out, size_t size)
@@ -122,7 +131,8 @@ static int endpoint(yyjson_val *instance, char *out, size_t size)
     yyjson_val *service = yyjson_arr_get_first(yyjson_obj_get(instance, "nfServices"));
     yyjson_val *end = yyjson_arr_get_first(yyjson_obj_get(service, "ipEndPoints"));
     const char *scheme = yyjson_get_str(yyjson_obj_get(service, "scheme"));
-    const char *v4 = yyjson_get_str(yyjson_obj_get(end, "ipv4Address")), *v6 = yyjson_get_str(yyjson_obj_get(end, "ipv6Address"));
+    const char *v4 = yyjson_get_str(yyjson_obj_get(end, "ipv4Address")),
+               *v6 = yyjson_get_str(yyjson_obj_get(end, "ipv6Address"));
     if (!v4 && !v6)
         v4 = yyjson_get_str(yyjson_arr_get_first(yyjson_obj_get(instance, "ipv4Addresses")));
     yyjson_val *port = yyjson_obj_get(end, "port");
@@ -158,7 +168,8 @@ static int discover(struct pending *p)
     char path[PATH_MAX_BYTES];
     snprintf(path, sizeof path, "/nnrf-disc/v1/nf-instances?target-nf-type=%s&requester-nf-type=%s&service-names=%s",
              pq_nf_type_names[p->to], p->d->requester, services[p->to]);
-    const struct pq_directory_call call = {.to = PQ_NF_NRF, .method = "GET", .path = path, .done = on_found, .context = p};
+    const struct pq_directory_call call = {
+        .to = PQ_NF_NRF, .method = "GET", .path = path, .done = on_found, .context = p};
     return pq_directory_call(p->d, &call);
 }
 

@@ -2,8 +2,8 @@
  *
  * Spec:   TS 29.510, 5.3 (discovery by the consumer), TS 29.500, 5.2 (HTTP/2 and JSON).
  * Owns:   texts of found addresses. A result's JSON is valid during done() only.
- * Errors: in the result: those of http2/client.h; PQ_E_NOT_FOUND (the NRF knows none), PQ_E_CONFIG (neither URI nor NRF is given),
- *         PQ_E_SYNTAX (an answer that is no JSON).
+ * Errors: in the result: those of http2/client.h; PQ_E_NOT_FOUND (the NRF knows none), PQ_E_CONFIG (neither URI nor
+ *         NRF is given), PQ_E_SYNTAX (an answer that is no JSON).
  */
 #ifndef PQ_CORE5G_DIRECTORY_H
 #define PQ_CORE5G_DIRECTORY_H
@@ -32,7 +32,8 @@ struct pq_directory {
     } at[PQ_NF_KINDS];
 };
 
-PQ_MUST_CHECK int pq_directory_init(struct pq_directory *d, const struct pq_directory_settings *how, struct pq_why *why);
+PQ_MUST_CHECK int pq_directory_init(struct pq_directory *d, const struct pq_directory_settings *how,
+                                    struct pq_why *why);
 void pq_directory_clear(struct pq_directory *d);
 
 struct pq_directory_result {

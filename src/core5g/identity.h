@@ -1,7 +1,8 @@
 /* identity.h - subscriber identities, serving network names, and hexadecimal texts of the SBI.
  *
- * Spec:   TS 23.003, 2.2A (SUPI), 28.7.3 (SUCI in NAI-less form), TS 29.571 (Supi, SupiOrSuci), TS 24.501, 9.12.1 (serving network
- *         name). Of the SUCI protection schemes only the null scheme: others need the home network's private key.
+ * Spec:   TS 23.003, 2.2A (SUPI), 28.7.3 (SUCI in NAI-less form), TS 29.571 (Supi, SupiOrSuci), TS 24.501, 9.12.1
+ *         (serving network name). Of the SUCI protection schemes only the null scheme: others need the home network's
+ *         private key.
  * Owns:   nothing.
  * Errors: PQ_E_SYNTAX; PQ_E_UNSUPPORTED (another protection scheme).
  */

@@ -10,10 +10,12 @@ const char *const pq_nf_kind_names[] = {"nrf", "ausf", "udm", "udr", NULL};
 const char *const pq_nf_type_names[] = {"NRF", "AUSF", "UDM", "UDR", NULL};
 
 static const char *const types[] = {
-    "NRF", "UDM", "AMF", "SMF", "AUSF", "NEF", "PCF", "SMSF", "NSSF", "UDR", "LMF", "GMLC", "5G_EIR", "SEPP", "UPF", "N3IWF",
-    "AF", "UDSF", "BSF", "CHF", "NWDAF", "PCSCF", "CBCF", "HSS", "UCMF", "SOR_AF", "SPAF", "MME", "SCSAS", "SCEF", "SCP",
-    "NSSAAF", "ICSCF", "SCSCF", "DRA", "IMS_AS", "AANF", "5G_DDNMF", "NSACF", "MFAF", "EASDF", "DCCF", "MB_SMF", "TSCTSF",
-    "ADRF", "GBA_BSF", "CEF", "MB_UPF", "NSWOF", "PKMF", "MNPF", "SMS_GMSC", "SMS_IWMSC", "MBSF", "MBSTF", "PANF",
+    "NRF",   "UDM",      "AMF",       "SMF",    "AUSF",  "NEF",     "PCF",  "SMSF",     "NSSF",  "UDR",
+    "LMF",   "GMLC",     "5G_EIR",    "SEPP",   "UPF",   "N3IWF",   "AF",   "UDSF",     "BSF",   "CHF",
+    "NWDAF", "PCSCF",    "CBCF",      "HSS",    "UCMF",  "SOR_AF",  "SPAF", "MME",      "SCSAS", "SCEF",
+    "SCP",   "NSSAAF",   "ICSCF",     "SCSCF",  "DRA",   "IMS_AS",  "AANF", "5G_DDNMF", "NSACF", "MFAF",
+    "EASDF", "DCCF",     "MB_SMF",    "TSCTSF", "ADRF",  "GBA_BSF", "CEF",  "MB_UPF",   "NSWOF", "PKMF",
+    "MNPF",  "SMS_GMSC", "SMS_IWMSC", "MBSF",   "MBSTF", "PANF",
 };
 
 bool pq_nf_type_is_known(const char *text)

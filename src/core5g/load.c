@@ -63,15 +63,18 @@ static void stop(struct load *l, int code)
         ev_break(l->loop, EVBREAK_ALL);
 }
 
-/* --- what is asked --------------------------------------------------------------------------------------------------------- */
+/* --- what is asked ------------------------------------------------------------------------------------------------ */
 
 static const struct pq_http2_field discovery_fields[] = {{"accept", "application/json"}, {"user-agent", "AMF"}};
 static const struct pq_http2_field authentication_fields[] = {
-    {"accept", "application/3gppHal+json, application/problem+json"}, {"content-type", "application/json"}, {"user-agent", "AMF"}};
+    {"accept", "application/3gppHal+json, application/problem+json"},
+    {"content-type", "application/json"},
+    {"user-agent", "AMF"}};
 
 static void write_discovery(struct load *l, struct pq_http2_call *call)
 {
-    int n = snprintf(l->path, sizeof l->path, "/nnrf-disc/v1/nf-instances?target-nf-type=%s&requester-nf-type=AMF", l->how->nf_type);
+    int n = snprintf(l->path, sizeof l->path, "/nnrf-disc/v1/nf-instances?target-nf-type=%s&requester-nf-type=AMF",
+                     l->how->nf_type);
     if (l->limit)
         snprintf(l->path + n, sizeof l->path - (size_t)n, "&limit=%" PRId64, l->limit);
     call->method = "GET";
@@ -97,8 +100,8 @@ static void on_response(void *context, const struct pq_http2_result *r);
 
 static void ask(struct load *l)
 {
-    struct pq_http2_call call = {.authority = l->authority, .path = l->path, .timeout = l->how->timeout_ns, .done = on_response,
-                                 .context = l};
+    struct pq_http2_call call = {
+        .authority = l->authority, .path = l->path, .timeout = l->how->timeout_ns, .done = on_response, .context = l};
     if (l->how->workload == PQ_LOAD_DISCOVERY)
         write_discovery(l, &call);
     else
@@ -108,7 +111,7 @@ static void ask(struct load *l)
         stop(l, e);
 }
 
-/* --- what comes back ------------------------------------------------------------------------------------------------------- */
+/* --- what comes back ---------------------------------------------------------------------------------------------- */
 
 /* How many profiles come nearest to the size that is wanted. */
 static int64_t choose_limit(const struct load *l, size_t two)
@@ -179,7 +182,8 @@ static void keep(struct load *l, const struct pq_http2_result *r)
 static void note_failure(const struct load *l, const struct pq_http2_result *r)
 {
     if (r->error)
-        pq_log(PQ_LOG_WARN, "request failed", "phase", pq_i(l->phase), "reason", pq_s(r->label), "detail", pq_s(r->reason), NULL);
+        pq_log(PQ_LOG_WARN, "request failed", "phase", pq_i(l->phase), "reason", pq_s(r->label), "detail",
+               pq_s(r->reason), NULL);
     else
         pq_log(PQ_LOG_WARN, "request failed", "phase", pq_i(l->phase), "status", pq_i(r->response->status), "detail",
                pq_s(r->response->body.len ? (const char *)r->response->body.at : ""), NULL);
@@ -219,7 +223,7 @@ static void on_signal(struct ev_loop *loop, ev_signal *w, int events)
     stop(w->data, PQ_E_INTERRUPTED);
 }
 
-/* --- the run ----------------------------------------------------------------------------------------------------------------- */
+/* --- the run ------------------------------------------------------------------------------------------------------ */
 
 static int read_target(struct load *l, struct pq_why *why)
 {
@@ -228,7 +232,8 @@ static int read_target(struct load *l, struct pq_why *why)
         return pq_why(why, PQ_E_USAGE, "--target %s: give http://HOST:PORT or https://HOST:PORT", l->how->target);
     if (u.tls != (l->tls.client != NULL))
         return pq_why(why, PQ_E_USAGE, "--target %s: %s", l->how->target,
-                      u.tls ? "https needs --certificate, --key and --ca" : "http is plain: leave --certificate, --key and --ca out");
+                      u.tls ? "https needs --certificate, --key and --ca"
+                            : "http is plain: leave --certificate, --key and --ca out");
     return pq_uri_authority(&u, l->authority, sizeof l->authority);
 }
 

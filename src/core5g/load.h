@@ -2,7 +2,8 @@
  *
  * Spec:   TS 29.510 (discovery), TS 29.509 (authentication); the form of the JSON is in docs/.
  * Owns:   settings are the caller's.
- * Errors: PQ_E_USAGE, PQ_E_INVALID (target), those of TLS files; a failed request is counted, never an error of the run.
+ * Errors: PQ_E_USAGE, PQ_E_INVALID (target), those of TLS files; a failed request is counted, never an error of the
+ *         run.
  */
 #ifndef PQ_CORE5G_LOAD_H
 #define PQ_CORE5G_LOAD_H

@@ -40,19 +40,22 @@ static int write_sample(const struct pq_load_sample *s, bool first, struct pq_bu
     return pq_buf_printf(out,
                          "%s{\"at_ns\":%" PRId64 ",\"total_ns\":%" PRId64 ",\"tcp_ns\":%" PRId64 ",\"tls_ns\":%" PRId64
                          ",\"chain_ns\":%" PRId64 ",\"http_ns\":%" PRId64 ",\"status\":%d,\"bytes\":%" PRIu64 "}",
-                         first ? "" : ",", s->at_ns, s->total_ns, s->tcp_ns, s->tls_ns, s->chain_ns, s->http_ns, s->status, s->bytes);
+                         first ? "" : ",", s->at_ns, s->total_ns, s->tcp_ns, s->tls_ns, s->chain_ns, s->http_ns,
+                         s->status, s->bytes);
 }
 
 int pq_load_record_write(const struct pq_load_record *r, struct pq_buf *out)
 {
-    TRY(pq_buf_printf(out, "{\"workload\":\"%s\",\"connection\":\"%s\",\"cpu_ns\":%" PRId64 ",\"wall_ns\":%" PRId64 ",\"samples\":[",
-                      r->workload, r->connection, r->cpu_ns, r->wall_ns));
+    TRY(pq_buf_printf(
+        out, "{\"workload\":\"%s\",\"connection\":\"%s\",\"cpu_ns\":%" PRId64 ",\"wall_ns\":%" PRId64 ",\"samples\":[",
+        r->workload, r->connection, r->cpu_ns, r->wall_ns));
     for (size_t i = 0; i < r->count; i++)
         TRY(write_sample(&r->samples[i], i == 0, out));
     TRY(pq_buf_text(out, "],\"errors\":["));
     /* Reasons are our own words: nothing in them needs an escape. */
     for (size_t i = 0; i < r->error_count; i++)
-        TRY(pq_buf_printf(out, "%s{\"reason\":\"%s\",\"count\":%" PRIu64 "}", i ? "," : "", r->errors[i].reason, r->errors[i].count));
+        TRY(pq_buf_printf(out, "%s{\"reason\":\"%s\",\"count\":%" PRIu64 "}", i ? "," : "", r->errors[i].reason,
+                          r->errors[i].count));
     return pq_buf_text(out, "]}\n");
 }
 

@@ -1,7 +1,7 @@
 /* load_record.h - the samples of a load run and their JSON.
  *
- * Spec:   {"workload","connection","cpu_ns","wall_ns","samples":[{...}],"errors":[{"reason","count"}]}; times in nanoseconds,
- *         0 where a part does not apply; the order of samples is that of the requests.
+ * Spec:   {"workload","connection","cpu_ns","wall_ns","samples":[{...}],"errors":[{"reason","count"}]}; times in
+ *         nanoseconds, 0 where a part does not apply; the order of samples is that of the requests.
  * Owns:   its samples and reasons until pq_load_record_free().
  * Errors: PQ_E_NOMEM, PQ_E_TOO_LONG (the caller's buffer).
  */

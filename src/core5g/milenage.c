@@ -31,9 +31,10 @@ static void exclusive_or(uint8_t out[BLOCK], const uint8_t a[BLOCK], const uint8
         out[i] = a[i] ^ b[i];
 }
 
-/* 4.1: E_K(x ^ rot(y, r) ^ c) ^ OPc; x is zero for OUT2 to OUT5. Each r is a whole number of bytes, each c one low byte. */
-static int stage(EVP_CIPHER_CTX *cipher, const uint8_t opc[BLOCK], const uint8_t x[BLOCK], const uint8_t y[BLOCK], int r, uint8_t c,
-                 uint8_t out[BLOCK])
+/* 4.1: E_K(x ^ rot(y, r) ^ c) ^ OPc; x is zero for OUT2 to OUT5. Each r is a whole number of bytes, each c one low
+ * byte. */
+static int stage(EVP_CIPHER_CTX *cipher, const uint8_t opc[BLOCK], const uint8_t x[BLOCK], const uint8_t y[BLOCK],
+                 int r, uint8_t c, uint8_t out[BLOCK])
 {
     uint8_t in[BLOCK];
     for (int i = 0; i < BLOCK; i++)
@@ -45,8 +46,8 @@ static int stage(EVP_CIPHER_CTX *cipher, const uint8_t opc[BLOCK], const uint8_t
     return 0;
 }
 
-static int outputs(EVP_CIPHER_CTX *cipher, const uint8_t opc[BLOCK], const uint8_t rand[BLOCK], const uint8_t in1[BLOCK],
-                   uint8_t out[5][BLOCK])
+static int outputs(EVP_CIPHER_CTX *cipher, const uint8_t opc[BLOCK], const uint8_t rand[BLOCK],
+                   const uint8_t in1[BLOCK], uint8_t out[5][BLOCK])
 {
     static const uint8_t zero[BLOCK];
     uint8_t temp[BLOCK], y[BLOCK];
@@ -64,8 +65,8 @@ static int outputs(EVP_CIPHER_CTX *cipher, const uint8_t opc[BLOCK], const uint8
     return 0;
 }
 
-int pq_milenage(const uint8_t k[16], const uint8_t opc[16], const uint8_t rand[16], const uint8_t sqn[6], const uint8_t amf[2],
-                struct pq_milenage *out)
+int pq_milenage(const uint8_t k[16], const uint8_t opc[16], const uint8_t rand[16], const uint8_t sqn[6],
+                const uint8_t amf[2], struct pq_milenage *out)
 {
     DEFER(cipher_freep) EVP_CIPHER_CTX *cipher = cipher_new(k);
     uint8_t in1[BLOCK], o[5][BLOCK];

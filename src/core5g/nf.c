@@ -13,7 +13,7 @@
 #include "http2/server.h"
 #include "http2/uri.h"
 
-/* --- the parts ---------------------------------------------------------------------------------------------------------------- */
+/* --- the parts ---------------------------------------------------------------------------------------------------- */
 
 static int make_function(struct pq_nf *nf, struct pq_why *why)
 {
@@ -31,9 +31,13 @@ static int make_function(struct pq_nf *nf, struct pq_why *why)
 
 static int make_server(struct pq_nf *nf, struct pq_why *why)
 {
-    struct pq_http2_server_settings s = {
-        .name = pq_nf_kind_names[nf->how->kind], .tls = nf->tls.server, .nagle = nf->how->nagle,
-        .limits = {.body = PQ_SBI_BODY_MAX}, .timeouts = {.idle = nf->how->idle_ns}, .request = pq_sbi_serve, .context = &nf->router};
+    struct pq_http2_server_settings s = {.name = pq_nf_kind_names[nf->how->kind],
+                                         .tls = nf->tls.server,
+                                         .nagle = nf->how->nagle,
+                                         .limits = {.body = PQ_SBI_BODY_MAX},
+                                         .timeouts = {.idle = nf->how->idle_ns},
+                                         .request = pq_sbi_serve,
+                                         .context = &nf->router};
     TRY(pq_address_parse(nf->how->listen, &s.address, why));
     nf->router = (struct pq_sbi_router){nf->function.routes, nf->function.route_count, nf->function.self};
     return pq_http2_server_new(nf->loop, &s, &nf->server, why);
@@ -63,13 +67,17 @@ static int make_registration(struct pq_nf *nf, struct pq_why *why)
         return 0;
     if (!nf->how->nrf)
         return pq_why(why, PQ_E_USAGE, "--register needs --nrf URI: name the NRF to register with");
-    const struct pq_registration_settings s = {
-        .loop = nf->loop, .directory = &nf->directory, .instance = nf->instance, .kind = nf->how->kind, .fqdn = nf->how->fqdn,
-        .address = pq_http2_server_address(nf->server), .tls = nf->tls.server != NULL};
+    const struct pq_registration_settings s = {.loop = nf->loop,
+                                               .directory = &nf->directory,
+                                               .instance = nf->instance,
+                                               .kind = nf->how->kind,
+                                               .fqdn = nf->how->fqdn,
+                                               .address = pq_http2_server_address(nf->server),
+                                               .tls = nf->tls.server != NULL};
     return pq_registration_new(&s, &nf->registration, why);
 }
 
-/* --- the end: deregister, then finish what is under way, then the connections to others ------------------------------------------- */
+/* --- the end: deregister, then finish what is under way, then the connections to others --------------------------- */
 
 static void on_client_drained(void *context)
 {
@@ -105,7 +113,7 @@ static void on_signal(struct ev_loop *loop, ev_signal *w, int events)
         on_deregistered(nf);
 }
 
-/* --- the run -------------------------------------------------------------------------------------------------------------------- */
+/* --- the run ------------------------------------------------------------------------------------------------------ */
 
 static int tell_ready(const struct pq_nf *nf)
 {
@@ -113,8 +121,8 @@ static int tell_ready(const struct pq_nf *nf)
     char text[PQ_ADDRESS_TEXT];
     struct pq_address a = pq_http2_server_address(nf->server);
     pq_address_text(&a, text);
-    pq_log(PQ_LOG_INFO, "listening", "function", pq_s(name), "address", pq_s(text), "tls", pq_i(nf->tls.server != NULL), "instance",
-           pq_s(nf->instance), NULL);
+    pq_log(PQ_LOG_INFO, "listening", "function", pq_s(name), "address", pq_s(text), "tls", pq_i(nf->tls.server != NULL),
+           "instance", pq_s(nf->instance), NULL);
     if (nf->how->ready_fd < 0)
         return 0;
     int n = dprintf(nf->how->ready_fd, "ready %s %s\n", name, text);
@@ -147,8 +155,8 @@ static void watch_signals(struct pq_nf *nf)
 static void report_counts(const struct pq_nf *nf)
 {
     struct pq_http2_counts c = pq_http2_server_counts(nf->server);
-    pq_log(PQ_LOG_INFO, "ended", "connections", pq_i((int64_t)c.connections), "requests", pq_i((int64_t)c.requests), "answers",
-           pq_i((int64_t)c.answers), "failed_handshakes", pq_i((int64_t)c.failed_handshakes), NULL);
+    pq_log(PQ_LOG_INFO, "ended", "connections", pq_i((int64_t)c.connections), "requests", pq_i((int64_t)c.requests),
+           "answers", pq_i((int64_t)c.answers), "failed_handshakes", pq_i((int64_t)c.failed_handshakes), NULL);
 }
 
 /* A signal that comes while all is being freed has nothing left to do. */

@@ -36,7 +36,8 @@ static void answer_failure(struct pq_sbi_request *r, int e)
     else if (e == PQ_E_TOO_LONG)
         pq_sbi_problem(r, 413, NULL, "a profile has at most %d bytes", PQ_NRF_MAX_PROFILE);
     else
-        pq_sbi_problem(r, e == PQ_E_LIMIT ? 503 : 500, e == PQ_E_LIMIT ? "NF_CONGESTION" : "INSUFFICIENT_RESOURCES", "%s", pq_error_text(e));
+        pq_sbi_problem(r, e == PQ_E_LIMIT ? 503 : 500, e == PQ_E_LIMIT ? "NF_CONGESTION" : "INSUFFICIENT_RESOURCES",
+                       "%s", pq_error_text(e));
 }
 
 static void answer_fault(struct pq_sbi_request *r, int e, const struct pq_nrf_fault *f)
@@ -59,7 +60,7 @@ static void answer_profile(struct pq_sbi_request *r, int status, const struct pq
     pq_sbi_answer(r, status, pq_sbi_type_json, &body);
 }
 
-/* --- NFManagement ------------------------------------------------------------------------------------------------------------- */
+/* --- NFManagement ------------------------------------------------------------------------------------------------- */
 
 static void on_put(struct pq_sbi_request *r)
 {
@@ -78,7 +79,8 @@ static void on_put(struct pq_sbi_request *r)
     char root[ROOT_MAX];
     if (created && pq_sbi_root(r, root, sizeof root) == 0)
         pq_sbi_field(r, "location", "%s/nnrf-nfm/v1/nf-instances/%s", root, n->id);
-    pq_log(PQ_LOG_INFO, "instance registered", "instance", pq_s(n->id), "type", pq_s(n->type), "new", pq_i(created), NULL);
+    pq_log(PQ_LOG_INFO, "instance registered", "instance", pq_s(n->id), "type", pq_s(n->type), "new", pq_i(created),
+           NULL);
     answer_profile(r, created ? 201 : 200, n);
 }
 
@@ -178,7 +180,7 @@ static void on_list(struct pq_sbi_request *r)
     pq_sbi_answer_json(r, 200, pq_sbi_type_hal, d);
 }
 
-/* --- NFDiscovery --------------------------------------------------------------------------------------------------------------- */
+/* --- NFDiscovery -------------------------------------------------------------------------------------------------- */
 
 static void answer_search(struct pq_sbi_request *r, const struct pq_nrf_filter *f, const char *id)
 {
@@ -194,7 +196,8 @@ static void answer_search(struct pq_sbi_request *r, const struct pq_nrf_filter *
     pq_sbi_answer(r, 200, pq_sbi_type_json, &body);
 }
 
-/* Keeps a limited search, so that the rest can be had; the oldest makes room. NULL where that fails: the answer has no searchId. */
+/* Keeps a limited search, so that the rest can be had; the oldest makes room. NULL where that fails: the answer has
+ * no searchId. */
 static const char *keep_search(struct nrf *nrf, const struct pq_nrf_filter *f)
 {
     unsigned char bytes[8];
@@ -247,7 +250,7 @@ static const struct pq_sbi_route routes[] = {
     {"DELETE", "/nnrf-nfm/v1/nf-instances/{nfInstanceID}", NULL, on_delete},
 };
 
-/* --- the function ---------------------------------------------------------------------------------------------------------------- */
+/* --- the function ------------------------------------------------------------------------------------------------- */
 
 /* The i-th preloaded instance: the same on every run. */
 static int preload_one(struct nrf *nrf, const struct pq_nrf_settings *how, unsigned i, struct pq_why *why)
@@ -256,8 +259,13 @@ static int preload_one(struct nrf *nrf, const struct pq_nrf_settings *how, unsig
     snprintf(id, sizeof id, "5b9e4b10-0000-4000-8000-%012x", i + 1);
     snprintf(fqdn, sizeof fqdn, "nf%u.5gc.mnc001.mcc001.3gppnetwork.org", i + 1);
     snprintf(address, sizeof address, "198.18.%u.%u", i / 250 % 250, i % 250 + 1);
-    struct pq_nrf_profile p = {.id = id, .type = how->instance_type, .fqdn = fqdn, .address = address, .scheme = "https",
-                               .port = 8443, .heartbeat_s = (int)(how->heartbeat_ns / PQ_NS_PER_S)};
+    struct pq_nrf_profile p = {.id = id,
+                               .type = how->instance_type,
+                               .fqdn = fqdn,
+                               .address = address,
+                               .scheme = "https",
+                               .port = 8443,
+                               .heartbeat_s = (int)(how->heartbeat_ns / PQ_NS_PER_S)};
     DEFER(pq_buf_free) struct pq_buf text = {.cap = PQ_NRF_MAX_PROFILE};
     DEFER(pq_sbi_doc_freep) yyjson_doc *doc = NULL;
     struct pq_nrf_fault fault = {0};

@@ -15,7 +15,7 @@ static const char missing_cause[] = "MANDATORY_QUERY_PARAM_MISSING";
 static const char mandatory_cause[] = "MANDATORY_QUERY_PARAM_INCORRECT";
 static const char optional_cause[] = "OPTIONAL_QUERY_PARAM_INCORRECT";
 
-/* --- the parameters -------------------------------------------------------------------------------------------------------- */
+/* --- the parameters ----------------------------------------------------------------------------------------------- */
 
 static int wrong(struct pq_nrf_query_fault *fault, const char *param, const char *reason, const char *cause)
 {
@@ -122,14 +122,16 @@ static const struct {
     {"target-plmn-list", read_plmn}, {"snssais", read_snssai},
 };
 
-static int read_parameter(struct pq_nrf_filter *f, struct pq_span name, struct pq_span encoded, struct pq_nrf_query_fault *fault)
+static int read_parameter(struct pq_nrf_filter *f, struct pq_span name, struct pq_span encoded,
+                          struct pq_nrf_query_fault *fault)
 {
     char value[VALUE_MAX];
     for (size_t i = 0; i < PQ_COUNT(parameters); i++) {
         if (!pq_span_equal(name, pq_span_text(parameters[i].name)))
             continue;
         if (pq_uri_decode(encoded, value, sizeof value) < 0)
-            return wrong(fault, parameters[i].name, "is badly encoded or too long", i < 2 ? mandatory_cause : optional_cause);
+            return wrong(fault, parameters[i].name, "is badly encoded or too long",
+                         i < 2 ? mandatory_cause : optional_cause);
         return parameters[i].read(f, value, fault);
     }
     return 0;
@@ -152,7 +154,7 @@ int pq_nrf_filter_parse(struct pq_span query, struct pq_nrf_filter *out, struct 
     return 0;
 }
 
-/* --- which instances fit ------------------------------------------------------------------------------------------------------ */
+/* --- which instances fit ------------------------------------------------------------------------------------------ */
 
 static bool list_has(yyjson_val *list, const char *text)
 {
@@ -226,11 +228,11 @@ bool pq_nrf_filter_fits(const struct pq_nrf_filter *f, const struct pq_nrf_insta
     const char *fqdn = yyjson_get_str(yyjson_obj_get(profile, "fqdn"));
     if (f->fqdn[0] && (!fqdn || strcasecmp(fqdn, f->fqdn) != 0))
         return false;
-    return allows(profile, f->requester_type) && has_service(f, profile) && has_plmn(f, yyjson_obj_get(profile, "plmnList")) &&
-           has_snssai(f, yyjson_obj_get(profile, "sNssais"));
+    return allows(profile, f->requester_type) && has_service(f, profile) &&
+           has_plmn(f, yyjson_obj_get(profile, "plmnList")) && has_snssai(f, yyjson_obj_get(profile, "sNssais"));
 }
 
-/* --- the answer ---------------------------------------------------------------------------------------------------------------- */
+/* --- the answer --------------------------------------------------------------------------------------------------- */
 
 /* Only the services that were asked for. */
 static int append_filtered(struct pq_buf *out, const struct pq_nrf_filter *f, const struct pq_nrf_instance *n)
@@ -248,15 +250,16 @@ static int append_filtered(struct pq_buf *out, const struct pq_nrf_filter *f, co
     return text ? pq_buf_append(out, text, len) : PQ_E_NOMEM;
 }
 
-static int append_instance(struct pq_buf *out, const struct pq_nrf_filter *f, const struct pq_nrf_instance *n, bool first)
+static int append_instance(struct pq_buf *out, const struct pq_nrf_filter *f, const struct pq_nrf_instance *n,
+                           bool first)
 {
     if (!first)
         TRY(pq_buf_append(out, ",", 1));
     return f->name_count ? append_filtered(out, f, n) : pq_buf_append(out, n->text, n->text_len);
 }
 
-int pq_nrf_search(struct pq_nrf_store *s, int64_t now, const struct pq_nrf_filter *f, const char *search, struct pq_buf *out,
-                  size_t *found, size_t *given)
+int pq_nrf_search(struct pq_nrf_store *s, int64_t now, const struct pq_nrf_filter *f, const char *search,
+                  struct pq_buf *out, size_t *found, size_t *given)
 {
     size_t fits = 0, count = pq_nrf_store_count(s, now);
     TRY(pq_buf_printf(out, "{\"validityPeriod\":%d,\"nfInstances\":[", PQ_NRF_VALIDITY_S));

@@ -1,7 +1,7 @@
 /* nrf_discovery.h - a discovery's parameters, which instances they select, and the SearchResult.
  *
- * Spec:   TS 29.510, 6.2.3.2.3.1 (query parameters), 6.2.6.2.2 (SearchResult). Parameters that are not listed here are ignored, as
- *         TS 29.500, 5.2.9 has it for what a server does not support.
+ * Spec:   TS 29.510, 6.2.3.2.3.1 (query parameters), 6.2.6.2.2 (SearchResult). Parameters that are not listed here
+ *         are ignored, as TS 29.500, 5.2.9 has it for what a server does not support.
  * Owns:   a filter owns nothing but its own texts.
  * Errors: PQ_E_INVALID with what is wrong where; PQ_E_NOMEM.
  */
@@ -27,7 +27,8 @@ struct pq_nrf_query_fault {
     const char *param, *reason, *cause;
 };
 /* query is still encoded. */
-PQ_MUST_CHECK int pq_nrf_filter_parse(struct pq_span query, struct pq_nrf_filter *out, struct pq_nrf_query_fault *fault);
+PQ_MUST_CHECK int pq_nrf_filter_parse(struct pq_span query, struct pq_nrf_filter *out,
+                                      struct pq_nrf_query_fault *fault);
 bool pq_nrf_filter_fits(const struct pq_nrf_filter *f, const struct pq_nrf_instance *n);
 
 /* Appends the SearchResult; search may be NULL. *found: how many fit; *given: how many are in the text. */

@@ -81,7 +81,7 @@ int pq_nrf_profile_check(const char *id, yyjson_val *profile, struct pq_nrf_faul
     return check_services(profile, f);
 }
 
-/* --- realistic ones -------------------------------------------------------------------------------------------------------- */
+/* --- realistic ones ----------------------------------------------------------------------------------------------- */
 
 static const struct { const char *type, *name, *version, *full; } services[] = {
     {"NRF", "nnrf-nfm", "v1", "1.3.0"},        {"NRF", "nnrf-disc", "v1", "1.3.0"},

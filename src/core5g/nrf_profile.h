@@ -13,7 +13,8 @@
 
 PQ_MUST_CHECK int pq_nrf_profile_check(const char *id, yyjson_val *profile, struct pq_nrf_fault *fault);
 
-/* The profile of an instance that serves at address:port; fqdn may be NULL. type is an NFType: one that is not played here has no
+/* The profile of an instance that serves at address:port; fqdn may be NULL. type is an NFType: one that is not
+ * played here has no
  * services. */
 struct pq_nrf_profile {
     const char *id, *type, *fqdn, *address, *scheme;

@@ -17,7 +17,7 @@ struct pq_nrf_store {
     int64_t next_silence; /* nothing falls silent before */
 };
 
-/* --- the state machine ----------------------------------------------------------------------------------------------------- */
+/* --- the state machine -------------------------------------------------------------------------------------------- */
 
 enum event { EVENT_SILENT, EVENT_LOST, EVENTS };
 
@@ -82,7 +82,8 @@ static void sweep(struct pq_nrf_store *s, int64_t now)
         return;
     for (size_t i = 0; i < s->count;) {
         struct pq_nrf_instance *n = &s->at[i];
-        int64_t silent_at = n->heard_ns + PQ_NRF_GRACE * s->heartbeat_ns, lost_at = n->heard_ns + PQ_NRF_FORGET * s->heartbeat_ns;
+        int64_t silent_at = n->heard_ns + PQ_NRF_GRACE * s->heartbeat_ns,
+                lost_at = n->heard_ns + PQ_NRF_FORGET * s->heartbeat_ns;
         enum pq_nrf_state before = n->state;
         if (!n->forever && now >= silent_at)
             move_on(n, now >= lost_at ? EVENT_LOST : EVENT_SILENT);
@@ -91,7 +92,8 @@ static void sweep(struct pq_nrf_store *s, int64_t now)
             continue;
         }
         if (n->state != before && write_status(n) < 0)
-            pq_log(PQ_LOG_ERROR, "profile not rewritten", "instance", pq_s(n->id), "reason", pq_s("out of memory"), NULL);
+            pq_log(PQ_LOG_ERROR, "profile not rewritten", "instance", pq_s(n->id), "reason", pq_s("out of memory"),
+                   NULL);
         int64_t at = now >= silent_at ? lost_at : silent_at;
         if (!n->forever && at < next)
             next = at;
@@ -107,7 +109,7 @@ static void heard(struct pq_nrf_store *s, struct pq_nrf_instance *n, int64_t now
         s->next_silence = now + PQ_NRF_GRACE * s->heartbeat_ns;
 }
 
-/* --- the list ---------------------------------------------------------------------------------------------------------------- */
+/* --- the list ----------------------------------------------------------------------------------------------------- */
 
 int pq_nrf_store_new(int64_t heartbeat_ns, struct pq_nrf_store **out)
 {
@@ -186,8 +188,8 @@ static int build(const struct pq_nrf_store *s, const char *id, yyjson_val *profi
     return e;
 }
 
-int pq_nrf_store_put(struct pq_nrf_store *s, int64_t now, const char *id, yyjson_val *profile, bool forever, bool *created,
-                     struct pq_nrf_fault *fault)
+int pq_nrf_store_put(struct pq_nrf_store *s, int64_t now, const char *id, yyjson_val *profile, bool forever,
+                     bool *created, struct pq_nrf_fault *fault)
 {
     struct pq_nrf_instance n;
     sweep(s, now);

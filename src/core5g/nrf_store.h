@@ -2,10 +2,12 @@
  *
  * Spec:   TS 29.510, 5.2.2.2 to 5.2.2.4 (registration, update, heart-beat, deregistration), 6.1.6.2.2 (NFProfile).
  * Owns:   copies of profiles. A pointer to an instance is valid until the next call that takes a time.
- * Errors: PQ_E_NOT_FOUND; PQ_E_INVALID (profile: why says what is wrong, what->param where); PQ_E_LIMIT (PQ_NRF_MAX_INSTANCES);
- *         PQ_E_TOO_LONG (profile over PQ_NRF_MAX_PROFILE); PQ_E_NOMEM. The store is unchanged on error.
+ * Errors: PQ_E_NOT_FOUND; PQ_E_INVALID (profile: why says what is wrong, what->param where); PQ_E_LIMIT
+ *         (PQ_NRF_MAX_INSTANCES); PQ_E_TOO_LONG (profile over PQ_NRF_MAX_PROFILE); PQ_E_NOMEM. The store is unchanged
+ *         on error.
  *
- * An instance that was not heard for PQ_NRF_GRACE heart-beat intervals becomes SUSPENDED, which no discovery finds; after
+ * An instance that was not heard for PQ_NRF_GRACE heart-beat intervals becomes SUSPENDED, which no discovery finds;
+ * after
  * PQ_NRF_FORGET intervals it is forgotten. A heart-beat brings a suspended one back.
  */
 #ifndef PQ_CORE5G_NRF_STORE_H
@@ -50,13 +52,14 @@ struct pq_nrf_fault {
 };
 
 /* Registers or replaces (then *created is false). profile is read, and kept as a copy with its heartBeatTimer set. */
-PQ_MUST_CHECK int pq_nrf_store_put(struct pq_nrf_store *s, int64_t now, const char *id, yyjson_val *profile, bool forever,
-                                   bool *created, struct pq_nrf_fault *fault);
+PQ_MUST_CHECK int pq_nrf_store_put(struct pq_nrf_store *s, int64_t now, const char *id, yyjson_val *profile,
+                                   bool forever, bool *created, struct pq_nrf_fault *fault);
 /* Also a silent one that is not forgotten yet. */
-PQ_MUST_CHECK int pq_nrf_store_get(struct pq_nrf_store *s, int64_t now, const char *id, const struct pq_nrf_instance **out);
+PQ_MUST_CHECK int pq_nrf_store_get(struct pq_nrf_store *s, int64_t now, const char *id,
+                                   const struct pq_nrf_instance **out);
 /* JSON Patch (RFC 6902); any that applies is a heart-beat. *changed: more than nfStatus and load came out different. */
-PQ_MUST_CHECK int pq_nrf_store_patch(struct pq_nrf_store *s, int64_t now, const char *id, yyjson_val *patch, bool *changed,
-                                     struct pq_nrf_fault *fault);
+PQ_MUST_CHECK int pq_nrf_store_patch(struct pq_nrf_store *s, int64_t now, const char *id, yyjson_val *patch,
+                                     bool *changed, struct pq_nrf_fault *fault);
 PQ_MUST_CHECK int pq_nrf_store_delete(struct pq_nrf_store *s, int64_t now, const char *id);
 /* Moves silent instances on, then gives the i-th of those there are: NULL at the end. Order is that of registration. */
 size_t pq_nrf_store_count(struct pq_nrf_store *s, int64_t now);

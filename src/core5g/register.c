@@ -30,8 +30,8 @@ struct pq_registration {
 
 static void set_state(struct pq_registration *r, enum state to, const char *reason)
 {
-    pq_log(reason[0] ? PQ_LOG_WARN : PQ_LOG_INFO, "registration", "was", pq_s(state_names[r->state]), "is", pq_s(state_names[to]),
-           "reason", pq_s(reason), NULL);
+    pq_log(reason[0] ? PQ_LOG_WARN : PQ_LOG_INFO, "registration", "was", pq_s(state_names[r->state]), "is",
+           pq_s(state_names[to]), "reason", pq_s(reason), NULL);
     r->state = to;
 }
 
@@ -45,8 +45,8 @@ static void wait_s(struct pq_registration *r, double seconds)
 static void call(struct pq_registration *r, const char *method, const char *type, struct pq_span body,
                  void (*done)(void *context, const struct pq_directory_result *result))
 {
-    const struct pq_directory_call c = {.to = PQ_NF_NRF, .method = method, .path = r->path, .type = type, .body = body, .done = done,
-                                        .context = r};
+    const struct pq_directory_call c = {
+        .to = PQ_NF_NRF, .method = method, .path = r->path, .type = type, .body = body, .done = done, .context = r};
     int e = pq_directory_call(r->directory, &c);
     if (e < 0)
         done(r, &(struct pq_directory_result){.error = e, .reason = pq_error_text(e)});
@@ -56,7 +56,8 @@ static void on_deleted(void *context, const struct pq_directory_result *result)
 {
     struct pq_registration *r = context;
     if (result->error || result->status != 204)
-        pq_log(PQ_LOG_WARN, "deregistration failed", "status", pq_i(result->status), "reason", pq_s(result->reason), NULL);
+        pq_log(PQ_LOG_WARN, "deregistration failed", "status", pq_i(result->status), "reason", pq_s(result->reason),
+               NULL);
     r->done(r->done_context);
 }
 
@@ -159,8 +160,12 @@ int pq_registration_new(const struct pq_registration_settings *how, struct pq_re
     snprintf(r->path, sizeof r->path, "/nnrf-nfm/v1/nf-instances/%s", how->instance);
     ev_timer_init(&r->timer, on_timer, 0., 0.);
     r->timer.data = r;
-    const struct pq_nrf_profile p = {.id = how->instance, .type = pq_nf_type_names[how->kind], .fqdn = how->fqdn, .address = host,
-                                     .scheme = how->tls ? "https" : "http", .port = pq_address_port(&how->address),
+    const struct pq_nrf_profile p = {.id = how->instance,
+                                     .type = pq_nf_type_names[how->kind],
+                                     .fqdn = how->fqdn,
+                                     .address = host,
+                                     .scheme = how->tls ? "https" : "http",
+                                     .port = pq_address_port(&how->address),
                                      .heartbeat_s = DEFAULT_HEARTBEAT_S};
     TRY(pq_nrf_profile_text(&p, &r->profile));
     *out = TAKE(r);
@@ -181,7 +186,8 @@ int pq_uuid_choose(const char *text, char out[37], struct pq_why *why)
     uint8_t b[16];
     if (text) {
         if (!pq_uuid_is_valid(text))
-            return pq_why(why, PQ_E_USAGE, "--instance %s is no UUID: give one like 5b9e4b10-0000-4000-8000-000000000001", text);
+            return pq_why(why, PQ_E_USAGE,
+                          "--instance %s is no UUID: give one like 5b9e4b10-0000-4000-8000-000000000001", text);
         for (size_t i = 0; i < 37; i++)
             out[i] = (char)tolower((unsigned char)text[i]);
         return 0;
@@ -190,7 +196,7 @@ int pq_uuid_choose(const char *text, char out[37], struct pq_why *why)
         return PQ_E_CRYPTO;
     b[6] = (uint8_t)((b[6] & 0x0f) | 0x40); /* version 4 (RFC 9562, 5.4) */
     b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
-    snprintf(out, 37, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4], b[5],
-             b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    snprintf(out, 37, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3],
+             b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
     return 0;
 }

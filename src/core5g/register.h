@@ -22,7 +22,8 @@ struct pq_registration_settings {
 };
 
 struct pq_registration;
-PQ_MUST_CHECK int pq_registration_new(const struct pq_registration_settings *how, struct pq_registration **out, struct pq_why *why);
+PQ_MUST_CHECK int pq_registration_new(const struct pq_registration_settings *how, struct pq_registration **out,
+                                      struct pq_why *why);
 void pq_registration_free(struct pq_registration *r);
 PQ_DEFINE_FREEP(struct pq_registration, pq_registration_free)
 void pq_registration_begin(struct pq_registration *r);

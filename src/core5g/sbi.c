@@ -14,7 +14,7 @@ const char pq_sbi_type_merge[] = "application/merge-patch+json";
 
 static const char *const methods[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"};
 
-/* --- the path ------------------------------------------------------------------------------------------------------------ */
+/* --- the path ----------------------------------------------------------------------------------------------------- */
 
 /* Takes "/segment" off a path. */
 static bool next_segment(struct pq_span *path, struct pq_span *out)
@@ -70,7 +70,7 @@ static bool method_fits(const char *method, const char *route)
     return strcmp(method, route) == 0 || (strcmp(method, "HEAD") == 0 && strcmp(route, "GET") == 0);
 }
 
-/* --- the body ------------------------------------------------------------------------------------------------------------ */
+/* --- the body ----------------------------------------------------------------------------------------------------- */
 
 static bool type_is(const char *field, const char *type)
 {
@@ -139,7 +139,7 @@ static bool take_body(struct pq_request *q, const struct pq_sbi_route *route)
     return e == 0;
 }
 
-/* --- routing -------------------------------------------------------------------------------------------------------------- */
+/* --- routing ------------------------------------------------------------------------------------------------------ */
 
 static const struct { int status; const char *cause, *text; } refusals[] = {
     {408, NULL, "the request did not end in time"},

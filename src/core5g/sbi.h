@@ -1,9 +1,11 @@
 /* sbi.h - a service-based interface's server side: routes, JSON in, JSON or ProblemDetails out.
  *
- * Spec:   TS 29.500 (5.2.7: status codes and causes), TS 29.501 (resource URIs), TS 29.571, 5.2.4.1 (ProblemDetails), RFC 9457.
- * Owns:   a request lives from its route's handle() until one of the pq_sbi_answer functions, which ends it; a handler may
- *         answer later. What points into a request dies with it.
- * Errors: whatever is wrong with a request itself is answered before handle() is called: 400, 404, 405, 408, 413, 415, 431, 501, 503.
+ * Spec:   TS 29.500 (5.2.7: status codes and causes), TS 29.501 (resource URIs), TS 29.571, 5.2.4.1 (ProblemDetails),
+ *         RFC 9457.
+ * Owns:   a request lives from its route's handle() until one of the pq_sbi_answer functions, which ends it; a
+ *         handler may answer later. What points into a request dies with it.
+ * Errors: whatever is wrong with a request itself is answered before handle() is called: 400, 404, 405, 408, 413,
+ *         415, 431, 501, 503.
  */
 #ifndef PQ_CORE5G_SBI_H
 #define PQ_CORE5G_SBI_H

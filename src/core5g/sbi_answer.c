@@ -81,13 +81,25 @@ void pq_sbi_answer_value(struct pq_sbi_request *r, int status, const yyjson_val 
     answer_text(r, status, pq_sbi_type_json, text, len);
 }
 
-/* --- ProblemDetails -------------------------------------------------------------------------------------------------------- */
+/* --- ProblemDetails ----------------------------------------------------------------------------------------------- */
 
-static const struct { int status; const char *title; } titles[] = {
-    {400, "Bad Request"}, {403, "Forbidden"}, {404, "Not Found"}, {405, "Method Not Allowed"}, {408, "Request Timeout"},
-    {409, "Conflict"}, {412, "Precondition Failed"}, {413, "Content Too Large"}, {415, "Unsupported Media Type"},
-    {431, "Request Header Fields Too Large"}, {500, "Internal Server Error"}, {501, "Not Implemented"}, {502, "Bad Gateway"},
-    {503, "Service Unavailable"}, {504, "Gateway Timeout"},
+static const struct { int status; const char *title;
+} titles[] = {
+    {400, "Bad Request"},
+    {403, "Forbidden"},
+    {404, "Not Found"},
+    {405, "Method Not Allowed"},
+    {408, "Request Timeout"},
+    {409, "Conflict"},
+    {412, "Precondition Failed"},
+    {413, "Content Too Large"},
+    {415, "Unsupported Media Type"},
+    {431, "Request Header Fields Too Large"},
+    {500, "Internal Server Error"},
+    {501, "Not Implemented"},
+    {502, "Bad Gateway"},
+    {503, "Service Unavailable"},
+    {504, "Gateway Timeout"},
 };
 
 static const char *title_of(int status)

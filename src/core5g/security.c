@@ -4,7 +4,8 @@ static int check(const struct pq_sbi_security *how, struct pq_why *why)
 {
     if (how->certificate && how->key && how->ca)
         return 0;
-    return pq_why(why, PQ_E_USAGE, "TLS needs --certificate, --key and --ca together: give all three, or none for plain HTTP/2");
+    return pq_why(why, PQ_E_USAGE,
+                  "TLS needs --certificate, --key and --ca together: give all three, or none for plain HTTP/2");
 }
 
 static int open_role(const struct pq_sbi_security *how, struct pq_crypto *crypto, enum pq_tls_role role,
@@ -20,7 +21,8 @@ static int open_role(const struct pq_sbi_security *how, struct pq_crypto *crypto
     return pq_tls_context_new(crypto, role, &settings, out, why);
 }
 
-static int open_roles(const struct pq_sbi_security *how, bool server, bool client, struct pq_sbi_tls *t, struct pq_why *why)
+static int open_roles(const struct pq_sbi_security *how, bool server, bool client, struct pq_sbi_tls *t,
+                      struct pq_why *why)
 {
     TRY(pq_crypto_new(&t->crypto, why));
     if (server)
@@ -28,7 +30,8 @@ static int open_roles(const struct pq_sbi_security *how, bool server, bool clien
     return client ? open_role(how, t->crypto, PQ_TLS_CLIENT, &t->client, why) : 0;
 }
 
-int pq_sbi_tls_open(const struct pq_sbi_security *how, bool server, bool client, struct pq_sbi_tls *out, struct pq_why *why)
+int pq_sbi_tls_open(const struct pq_sbi_security *how, bool server, bool client, struct pq_sbi_tls *out,
+                    struct pq_why *why)
 {
     struct pq_sbi_tls t = {0};
     if (!how->certificate && !how->key && !how->ca) {

@@ -1,6 +1,7 @@
 /* subscribers.h - what a UDR holds of its subscribers: imsi-001010000000001 and on, as many as it was told.
  *
- * Spec:   TS 29.505 (data), TS 33.102, Annex C (sequence numbers). Keys follow from the SUPI alone, so that each run has the same.
+ * Spec:   TS 29.505 (data), TS 33.102, Annex C (sequence numbers). Keys follow from the SUPI alone, so that each run
+ *         has the same.
  * Owns:   their data; keys are wiped when it is freed.
  * Errors: PQ_E_NOT_FOUND, PQ_E_NOMEM, PQ_E_CRYPTO.
  */

@@ -21,14 +21,16 @@ static bool supi_of(struct pq_sbi_request *r, char supi[PQ_SUPI_MAX])
 static void ask_udr(struct pq_sbi_request *r, const char *method, const char *path, struct pq_span body,
                     void (*done)(void *context, const struct pq_directory_result *result))
 {
-    const struct pq_directory_call call = {.to = PQ_NF_UDR, .method = method, .path = path, .body = body, .done = done, .context = r};
+    const struct pq_directory_call call = {
+        .to = PQ_NF_UDR, .method = method, .path = path, .body = body, .done = done, .context = r};
     int e = pq_directory_call(r->function, &call);
     if (e < 0)
         pq_upstream_unsent(r, PQ_NF_UDR, e);
 }
 
 /* The request's own body, to be sent on. */
-static void send_on(struct pq_sbi_request *r, const char *path, void (*done)(void *context, const struct pq_directory_result *result))
+static void send_on(struct pq_sbi_request *r, const char *path,
+                    void (*done)(void *context, const struct pq_directory_result *result))
 {
     size_t len = 0;
     DEFER(pq_freep) char *text = yyjson_write(r->json, YYJSON_WRITE_NOFLAG, &len);
@@ -38,7 +40,7 @@ static void send_on(struct pq_sbi_request *r, const char *path, void (*done)(voi
         ask_udr(r, "PUT", path, pq_span(text, len), done);
 }
 
-/* --- Nudm_SDM -------------------------------------------------------------------------------------------------------------------- */
+/* --- Nudm_SDM ----------------------------------------------------------------------------------------------------- */
 
 static void on_data(void *context, const struct pq_directory_result *result)
 {
@@ -63,8 +65,8 @@ static bool plmn_of(struct pq_sbi_request *r, char out[8])
         e = pq_sbi_parse(pq_span_text(value), &doc);
     const char *mcc = yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(doc), "mcc"));
     const char *mnc = yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(doc), "mnc"));
-    if (e < 0 || !mcc || !mnc || strlen(mcc) != 3 || strlen(mnc) < 2 || strlen(mnc) > 3 || strspn(mcc, "0123456789") != 3 ||
-        strspn(mnc, "0123456789") != strlen(mnc)) {
+    if (e < 0 || !mcc || !mnc || strlen(mcc) != 3 || strlen(mnc) < 2 || strlen(mnc) > 3 ||
+        strspn(mcc, "0123456789") != 3 || strspn(mnc, "0123456789") != strlen(mnc)) {
         pq_sbi_invalid(r, "OPTIONAL_QUERY_PARAM_INCORRECT", "plmn-id", "must be a PlmnId as JSON");
         return false;
     }
@@ -85,7 +87,7 @@ static void on_am(struct pq_sbi_request *r) { get_data(r, "am-data"); }
 static void on_smf_select(struct pq_sbi_request *r) { get_data(r, "smf-selection-subscription-data"); }
 static void on_sm(struct pq_sbi_request *r) { get_data(r, "sm-data"); }
 
-/* --- Nudm_UECM ------------------------------------------------------------------------------------------------------------------- */
+/* --- Nudm_UECM ---------------------------------------------------------------------------------------------------- */
 
 static void access_path(const char *supi, char out[PATH_SIZE])
 {
@@ -136,7 +138,7 @@ static void on_get_registration(struct pq_sbi_request *r)
     ask_udr(r, "GET", path, pq_span("", 0), on_data);
 }
 
-/* --- Nudm_UEAU: the result of an authentication ------------------------------------------------------------------------------------ */
+/* --- Nudm_UEAU: the result of an authentication ------------------------------------------------------------------- */
 
 static void on_event_kept(void *context, const struct pq_directory_result *result)
 {
@@ -163,7 +165,8 @@ static void on_auth_event(struct pq_sbi_request *r)
 }
 
 static const struct pq_sbi_route routes[] = {
-    {"POST", "/nudm-ueau/v1/{supiOrSuci}/security-information/generate-auth-data", "application/json", pq_udm_generate_auth_data},
+    {"POST", "/nudm-ueau/v1/{supiOrSuci}/security-information/generate-auth-data", "application/json",
+     pq_udm_generate_auth_data},
     {"POST", "/nudm-ueau/v1/{supi}/auth-events", "application/json", on_auth_event},
     {"GET", "/nudm-sdm/v2/{supi}/am-data", NULL, on_am},
     {"GET", "/nudm-sdm/v2/{supi}/smf-select-data", NULL, on_smf_select},

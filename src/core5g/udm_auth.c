@@ -35,7 +35,7 @@ PQ_DEFINE_FREEP(struct auth, auth_free)
 
 static void read_subscription(struct auth *a);
 
-/* --- the answer ------------------------------------------------------------------------------------------------------------------ */
+/* --- the answer --------------------------------------------------------------------------------------------------- */
 
 /* TS 29.503, 6.3.6.2.3 (AuthenticationInfoResult) and 6.3.6.2.5 (Av5GHeAka). */
 static void answer_vector(struct pq_sbi_request *r, const char *supi, const struct pq_aka_vector *v)
@@ -73,7 +73,7 @@ static void answer(struct auth *a)
     OPENSSL_cleanse(&v, sizeof v);
 }
 
-/* --- WRITE ------------------------------------------------------------------------------------------------------------------------ */
+/* --- WRITE -------------------------------------------------------------------------------------------------------- */
 
 static void on_written(void *context, const struct pq_directory_result *result)
 {
@@ -94,8 +94,13 @@ static void write_sqn(struct auth *a, uint64_t before)
                      "[{\"op\":\"test\",\"path\":\"/sequenceNumber/sqn\",\"value\":\"%012" PRIx64 "\"},"
                      "{\"op\":\"replace\",\"path\":\"/sequenceNumber/sqn\",\"value\":\"%012" PRIx64 "\"}]",
                      before, a->sqn);
-    const struct pq_directory_call call = {.to = PQ_NF_UDR, .method = "PATCH", .path = a->path, .type = pq_sbi_type_patch,
-                                           .body = pq_span(body, (size_t)n), .done = on_written, .context = a};
+    const struct pq_directory_call call = {.to = PQ_NF_UDR,
+                                           .method = "PATCH",
+                                           .path = a->path,
+                                           .type = pq_sbi_type_patch,
+                                           .body = pq_span(body, (size_t)n),
+                                           .done = on_written,
+                                           .context = a};
     int e = pq_directory_call(a->directory, &call);
     if (e < 0) {
         pq_upstream_unsent(a->r, PQ_NF_UDR, e);
@@ -103,7 +108,7 @@ static void write_sqn(struct auth *a, uint64_t before)
     }
 }
 
-/* --- READ ------------------------------------------------------------------------------------------------------------------------- */
+/* --- READ --------------------------------------------------------------------------------------------------------- */
 
 static int hex_of(yyjson_val *o, const char *name, uint8_t *out, size_t size)
 {
@@ -148,7 +153,8 @@ static void on_subscription(void *context, const struct pq_directory_result *res
 
 static void read_subscription(struct auth *a)
 {
-    const struct pq_directory_call call = {.to = PQ_NF_UDR, .method = "GET", .path = a->path, .done = on_subscription, .context = a};
+    const struct pq_directory_call call = {
+        .to = PQ_NF_UDR, .method = "GET", .path = a->path, .done = on_subscription, .context = a};
     a->attempts++;
     int e = pq_directory_call(a->directory, &call);
     if (e < 0) {
@@ -157,7 +163,7 @@ static void read_subscription(struct auth *a)
     }
 }
 
-/* --- the request ------------------------------------------------------------------------------------------------------------------ */
+/* --- the request -------------------------------------------------------------------------------------------------- */
 
 /* False: answered. */
 static bool read_resync(struct auth *a, yyjson_val *body)
@@ -184,7 +190,8 @@ static bool read_request(struct auth *a)
     else if (!network)
         pq_sbi_invalid(a->r, "MANDATORY_IE_MISSING", "servingNetworkName", "is mandatory");
     else if (!pq_network_name_is_valid(network))
-        pq_sbi_invalid(a->r, "MANDATORY_IE_INCORRECT", "servingNetworkName", "must be like 5G:mnc001.mcc001.3gppnetwork.org");
+        pq_sbi_invalid(a->r, "MANDATORY_IE_INCORRECT", "servingNetworkName",
+                       "must be like 5G:mnc001.mcc001.3gppnetwork.org");
     else if (!yyjson_get_str(yyjson_obj_get(body, "ausfInstanceId")))
         pq_sbi_invalid(a->r, "MANDATORY_IE_MISSING", "ausfInstanceId", "is mandatory");
     else {
@@ -205,6 +212,7 @@ void pq_udm_generate_auth_data(struct pq_sbi_request *r)
     a->directory = r->function;
     if (!read_request(a))
         return;
-    snprintf(a->path, sizeof a->path, "/nudr-dr/v2/subscription-data/%s/authentication-data/authentication-subscription", a->supi);
+    snprintf(a->path, sizeof a->path,
+             "/nudr-dr/v2/subscription-data/%s/authentication-data/authentication-subscription", a->supi);
     read_subscription(TAKE(a));
 }

@@ -29,7 +29,7 @@ static struct pq_subscriber *subscriber_of(struct pq_sbi_request *r)
     return s;
 }
 
-/* --- authentication data -------------------------------------------------------------------------------------------------------- */
+/* --- authentication data ------------------------------------------------------------------------------------------ */
 
 /* TS 29.505, 5.4.2.2 (AuthenticationSubscription). Keys are not encrypted here: protectionParameterId says so. */
 static yyjson_mut_doc *auth_subscription(const struct pq_subscriber *s)
@@ -86,7 +86,9 @@ static int patched_sqn(const struct pq_subscriber *s, yyjson_val *patch, uint64_
     DEFER(pq_sbi_doc_freep) yyjson_doc *fixed = yyjson_mut_doc_imut_copy(before, NULL);
     yyjson_mut_val *after = yyjson_patch(d, yyjson_doc_get_root(fixed), patch, &err);
     if (!after)
-        return err.code == YYJSON_PATCH_ERROR_EQUAL ? PQ_E_EXISTS : err.code == YYJSON_PATCH_ERROR_MEMORY_ALLOCATION ? PQ_E_NOMEM : PQ_E_INVALID;
+        return err.code == YYJSON_PATCH_ERROR_EQUAL               ? PQ_E_EXISTS
+               : err.code == YYJSON_PATCH_ERROR_MEMORY_ALLOCATION ? PQ_E_NOMEM
+                                                                  : PQ_E_INVALID;
     const char *text = yyjson_mut_get_str(yyjson_mut_obj_get(yyjson_mut_obj_get(after, "sequenceNumber"), "sqn"));
     uint8_t bytes[6];
     if (!text || pq_hex_read(text, bytes, sizeof bytes) < 0)
@@ -124,7 +126,7 @@ static void on_patch_auth(struct pq_sbi_request *r)
     }
 }
 
-/* --- documents that others write and read ----------------------------------------------------------------------------------------- */
+/* --- documents that others write and read ------------------------------------------------------------------------- */
 
 static void answer_text(struct pq_sbi_request *r, int status, const char *text)
 {
@@ -197,13 +199,14 @@ static void on_get_access(struct pq_sbi_request *r)
         answer_kept(r, s->amf_access);
 }
 
-/* --- provisioned data --------------------------------------------------------------------------------------------------------------- */
+/* --- provisioned data --------------------------------------------------------------------------------------------- */
 
 /* TS 29.503, 6.1.6.2.4 (AccessAndMobilitySubscriptionData), 6.1.6.2.12 (SmfSelectionSubscriptionData), 6.1.6.2.8
  * (SessionManagementSubscriptionData). The GPSI is the MSIN's. */
 static const char am_data[] =
     "{\"gpsis\":[\"msisdn-%s\"],\"subscribedUeAmbr\":{\"uplink\":\"1 Gbps\",\"downlink\":\"2 Gbps\"},"
-    "\"nssai\":{\"defaultSingleNssais\":[{\"sst\":1,\"sd\":\"010203\"}],\"singleNssais\":[{\"sst\":1,\"sd\":\"112233\"}]},"
+    "\"nssai\":{\"defaultSingleNssais\":[{\"sst\":1,\"sd\":\"010203\"}],\"singleNssais\":[{\"sst\":1,\"sd\":\"112233\"}"
+    "]},"
     "\"ratRestrictions\":[],\"rfspIndex\":1,\"subsRegTimer\":3600,\"ueUsageType\":1}";
 static const char smf_selection[] =
     "{\"subscribedSnssaiInfos\":{\"01010203\":{\"dnnInfos\":[{\"dnn\":\"internet\",\"defaultDnnIndicator\":true}]},"
@@ -211,8 +214,10 @@ static const char smf_selection[] =
 static const char sm_data[] =
     "[{\"singleNssai\":{\"sst\":1,\"sd\":\"010203\"},\"dnnConfigurations\":{\"internet\":{"
     "\"pduSessionTypes\":{\"defaultSessionType\":\"IPV4\",\"allowedSessionTypes\":[\"IPV4\",\"IPV6\",\"IPV4V6\"]},"
-    "\"sscModes\":{\"defaultSscMode\":\"SSC_MODE_1\",\"allowedSscModes\":[\"SSC_MODE_1\",\"SSC_MODE_2\",\"SSC_MODE_3\"]},"
-    "\"5gQosProfile\":{\"5qi\":9,\"arp\":{\"priorityLevel\":8,\"preemptCap\":\"NOT_PREEMPT\",\"preemptVuln\":\"NOT_PREEMPTABLE\"},"
+    "\"sscModes\":{\"defaultSscMode\":\"SSC_MODE_1\",\"allowedSscModes\":[\"SSC_MODE_1\",\"SSC_MODE_2\",\"SSC_MODE_3\"]"
+    "},"
+    "\"5gQosProfile\":{\"5qi\":9,\"arp\":{\"priorityLevel\":8,\"preemptCap\":\"NOT_PREEMPT\",\"preemptVuln\":\"NOT_"
+    "PREEMPTABLE\"},"
     "\"priorityLevel\":8},\"sessionAmbr\":{\"uplink\":\"200 Mbps\",\"downlink\":\"100 Mbps\"}}}}]";
 
 static void answer_provisioned(struct pq_sbi_request *r, const char *format)

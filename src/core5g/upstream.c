@@ -4,8 +4,10 @@
 #include <string.h>
 
 /* Causes of the subscriber's matter, which the consumer must see. */
-static const char *const passed_on[] = {"USER_NOT_FOUND", "DATA_NOT_FOUND", "CONTEXT_NOT_FOUND", "SERVING_NETWORK_NOT_AUTHORIZED",
-                                        "AUTHENTICATION_REJECTED", "UNSUPPORTED_PROTECTION_SCHEME", "INVALID_SCHEME_OUTPUT"};
+static const char *const passed_on[] = {"USER_NOT_FOUND",          "DATA_NOT_FOUND",
+                                        "CONTEXT_NOT_FOUND",       "SERVING_NETWORK_NOT_AUTHORIZED",
+                                        "AUTHENTICATION_REJECTED", "UNSUPPORTED_PROTECTION_SCHEME",
+                                        "INVALID_SCHEME_OUTPUT"};
 
 static const char *known_cause(yyjson_val *json)
 {
@@ -20,7 +22,8 @@ void pq_upstream_unsent(struct pq_sbi_request *r, enum pq_nf_kind asked, int e)
 {
     const char *type = pq_nf_type_names[asked];
     if (e == PQ_E_CONFIG)
-        pq_sbi_problem(r, 500, "SYSTEM_FAILURE", "neither --%s nor --nrf says where the %s is", pq_nf_kind_names[asked], type);
+        pq_sbi_problem(r, 500, "SYSTEM_FAILURE", "neither --%s nor --nrf says where the %s is", pq_nf_kind_names[asked],
+                       type);
     else if (e == PQ_E_TIMEOUT)
         pq_sbi_problem(r, 504, "TIMED_OUT_REQUEST", "the %s did not answer in time", type);
     else if (e == PQ_E_NOMEM || e == PQ_E_LIMIT)

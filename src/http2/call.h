@@ -1,8 +1,8 @@
 /* call.h - one request of a client and its response: the module's own.
  *
  * Spec:   RFC 9113, section 8.
- * Owns:   copies of what the caller gave; the response. A call is in exactly one list: its pool's waiting calls or its
- *         connection's running ones.
+ * Owns:   copies of what the caller gave; the response. A call is in exactly one list: its pool's waiting calls or
+ *         its connection's running ones.
  * Errors: PQ_E_NOMEM, PQ_E_INVALID (more than PQ_CALL_FIELDS fields).
  */
 #ifndef PQ_HTTP2_CALL_H

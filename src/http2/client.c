@@ -44,7 +44,7 @@ static void on_done(struct ev_loop *loop, ev_timer *w, int events)
     c->done(c->done_context);
 }
 
-/* --- calls ----------------------------------------------------------------------------------------------------------------- */
+/* --- calls -------------------------------------------------------------------------------------------------------- */
 
 static void wait_first(struct pq_call *call)
 {
@@ -68,8 +68,12 @@ void pq_pool_finish(struct pq_call *call, int error, const char *label, const ch
     ev_timer_stop(p->client->shared.loop, &call->timer);
     if (error)
         call->timing.end = pq_clock_ns();
-    struct pq_http2_result r = {.error = error, .label = label, .reason = reason, .response = error ? NULL : &call->response,
-                                .timing = call->timing, .attempts = call->attempts};
+    struct pq_http2_result r = {.error = error,
+                                .label = label,
+                                .reason = reason,
+                                .response = error ? NULL : &call->response,
+                                .timing = call->timing,
+                                .attempts = call->attempts};
     call->done(call->context, &r);
     pq_call_free(call);
 }
@@ -78,7 +82,8 @@ void pq_pool_retry(struct pq_call *call)
 {
     pq_call_rewind(call);
     if (call->attempts >= PQ_CALL_ATTEMPTS)
-        pq_pool_finish(call, PQ_E_REFUSED, pq_error_name(PQ_E_REFUSED), "the server refused the request on each attempt");
+        pq_pool_finish(call, PQ_E_REFUSED, pq_error_name(PQ_E_REFUSED),
+                       "the server refused the request on each attempt");
     else
         wait_first(call);
 }
@@ -97,7 +102,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
     look_done(p->client);
 }
 
-/* --- pools ----------------------------------------------------------------------------------------------------------------- */
+/* --- pools -------------------------------------------------------------------------------------------------------- */
 
 static struct pq_link *usable_link(const struct pq_pool *p)
 {
@@ -134,7 +139,8 @@ static void fail_waiting(struct pq_pool *p, int code, const char *label, const c
         pq_pool_finish(list, code, label, reason);
 }
 
-/* True where another call may be looked at. Without memory for a connection the calls wait, until their time is over. */
+/* True where another call may be looked at. Without memory for a connection the calls wait, until their time is
+ * over. */
 static bool open_link(struct pq_pool *p)
 {
     bool fresh = p->client->shared.how.fresh;
@@ -219,7 +225,7 @@ static int find_pool(struct pq_http2_client *c, const char *authority, struct pq
     return 0;
 }
 
-/* --- the client ------------------------------------------------------------------------------------------------------------- */
+/* --- the client --------------------------------------------------------------------------------------------------- */
 
 static int copy_names(struct pq_client_shared *shared, const struct pq_strings *names)
 {
@@ -270,7 +276,8 @@ int pq_http2_client_call(struct pq_http2_client *c, const struct pq_http2_call *
     ev_timer_init(&call->timer, on_timer, 0., 0.);
     call->timer.data = call;
     ev_now_update(c->shared.loop);
-    ev_timer_set(&call->timer, (double)(how->timeout ? how->timeout : c->shared.how.timeouts.request) / (double)PQ_NS_PER_S, 0.);
+    ev_timer_set(&call->timer,
+                 (double)(how->timeout ? how->timeout : c->shared.how.timeouts.request) / (double)PQ_NS_PER_S, 0.);
     ev_timer_start(c->shared.loop, &call->timer);
     pq_call_put_last(&p->waiting, call);
     p->waiting_count++;

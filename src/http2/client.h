@@ -1,11 +1,13 @@
 /* client.h - an HTTP/2 client: a pool of connections for each authority, or a connection for each request.
  *
- * Spec:   RFC 9113. A request that a GOAWAY or RST_STREAM(REFUSED_STREAM) says was not processed (6.8, 8.7) is sent again, three
- *         times at most and after a GOAWAY on another connection; no other failure is retried, for the server may have acted.
- * Owns:   what a call needs of the caller is copied; the result is valid during done() only. done() is called exactly once for
- *         each accepted call, from the loop, and may start calls but not free the client.
- * Errors: in the result: PQ_E_TIMEOUT, PQ_E_REFUSED, PQ_E_RESET, PQ_E_CLOSED, PQ_E_AUTH, PQ_E_POLICY, PQ_E_PROTOCOL, PQ_E_TOO_LONG
- *         (the answer exceeds the limits), PQ_E_NOT_FOUND (name of the authority), PQ_E_INTERRUPTED (the client was freed).
+ * Spec:   RFC 9113. A request that a GOAWAY or RST_STREAM(REFUSED_STREAM) says was not processed (6.8, 8.7) is sent
+ *         again, three times at most and after a GOAWAY on another connection; no other failure is retried, for the
+ *         server may have acted.
+ * Owns:   what a call needs of the caller is copied; the result is valid during done() only. done() is called exactly
+ *         once for each accepted call, from the loop, and may start calls but not free the client.
+ * Errors: in the result: PQ_E_TIMEOUT, PQ_E_REFUSED, PQ_E_RESET, PQ_E_CLOSED, PQ_E_AUTH, PQ_E_POLICY, PQ_E_PROTOCOL,
+ *         PQ_E_TOO_LONG (the answer exceeds the limits), PQ_E_NOT_FOUND (name of the authority), PQ_E_INTERRUPTED
+ *         (the client was freed).
  */
 #ifndef PQ_HTTP2_CLIENT_H
 #define PQ_HTTP2_CLIENT_H
@@ -26,7 +28,8 @@ struct pq_http2_client_settings {
 };
 
 struct pq_http2_client;
-PQ_MUST_CHECK int pq_http2_client_new(struct ev_loop *loop, const struct pq_http2_client_settings *how, struct pq_http2_client **out);
+PQ_MUST_CHECK int pq_http2_client_new(struct ev_loop *loop, const struct pq_http2_client_settings *how,
+                                      struct pq_http2_client **out);
 /* Open calls end with PQ_E_INTERRUPTED. */
 void pq_http2_client_free(struct pq_http2_client *c);
 PQ_DEFINE_FREEP(struct pq_http2_client, pq_http2_client_free)
@@ -43,7 +46,8 @@ struct pq_http2_timing {
 
 struct pq_http2_result {
     int error;          /* 0: there is a response, whatever its status */
-    const char *label;  /* an error's name for counting: of a failed handshake pq_tls_reason_label(), else pq_error_name() */
+    const char *label;  /* an error's name for counting: of a failed handshake pq_tls_reason_label(), else pq_error_name();
+                           "" without one */
     const char *reason; /* the sentence of an error */
     const struct pq_http2_message *response;
     struct pq_http2_timing timing;

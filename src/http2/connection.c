@@ -7,7 +7,8 @@
 
 enum { SHUTDOWN_WAIT_NS = 1000 * 1000 * 1000 };
 
-/* The end of a connection: OPEN -> NOTICE (first GOAWAY and a PING) -> LAST (second GOAWAY, when the PING is answered). */
+/* The end of a connection: OPEN -> NOTICE (first GOAWAY and a PING) -> LAST (second GOAWAY, when the PING is
+ * answered). */
 enum closing { CLOSING_NO, CLOSING_NOTICE, CLOSING_LAST };
 
 struct pq_connection {
@@ -24,14 +25,15 @@ struct pq_connection {
 
 static const uint8_t ping_text[8] = {'p', 'q', '-', 'd', 'r', 'a', 'i', 'n'};
 
-static void to_log(const struct pq_connection *c, enum pq_log_level level, const char *event, int code, const char *reason)
+static void to_log(const struct pq_connection *c, enum pq_log_level level, const char *event, int code,
+                   const char *reason)
 {
     if (!pq_log_on(level))
         return;
     char peer[PQ_ADDRESS_TEXT];
     pq_address_text(&c->peer, peer);
-    pq_log(level, event, "server", pq_s(c->shared->how.name), "peer", pq_s(peer), "reason", pq_s(pq_error_name(code)), "detail",
-           pq_s(reason), NULL);
+    pq_log(level, event, "server", pq_s(c->shared->how.name), "peer", pq_s(peer), "reason", pq_s(pq_error_name(code)),
+           "detail", pq_s(reason), NULL);
 }
 
 static void set_idle_deadline(struct pq_connection *c)
@@ -49,7 +51,8 @@ static void last_goaway(struct pq_connection *c)
 {
     nghttp2_session *h2 = c->session.h2;
     c->closing = CLOSING_LAST;
-    if (nghttp2_submit_goaway(h2, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(h2), NGHTTP2_NO_ERROR, NULL, 0) < 0)
+    if (nghttp2_submit_goaway(h2, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(h2), NGHTTP2_NO_ERROR,
+                              NULL, 0) < 0)
         pq_session_fail(&c->session, PQ_E_NOMEM, "%s", pq_error_text(PQ_E_NOMEM));
     pq_session_deadline(&c->session, c->shared->how.timeouts.drain);
 }
@@ -68,7 +71,7 @@ void pq_connection_shut_down(struct pq_connection *c)
     pq_session_pump(&c->session);
 }
 
-/* --- nghttp2's callbacks ------------------------------------------------------------------------------------------------- */
+/* --- nghttp2's callbacks ------------------------------------------------------------------------------------------ */
 
 static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
 {
@@ -87,8 +90,8 @@ static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, voi
     return 0;
 }
 
-static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, nghttp2_rcbuf *name, nghttp2_rcbuf *value, uint8_t flags,
-                     void *user)
+static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, nghttp2_rcbuf *name, nghttp2_rcbuf *value,
+                     uint8_t flags, void *user)
 {
     (void)flags, (void)user;
     struct pq_stream *s = nghttp2_session_get_stream_user_data(h2, frame->hd.stream_id);
@@ -124,7 +127,8 @@ static int on_frame_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *
     struct pq_connection *c = user;
     if (frame->hd.type == NGHTTP2_GOAWAY)
         c->goaway_code = frame->goaway.error_code;
-    bool ends = (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) && frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
+    bool ends = (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
+                frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
     struct pq_stream *s = ends ? nghttp2_session_get_stream_user_data(h2, frame->hd.stream_id) : NULL;
     if (s)
         pq_stream_sent_end(s);
@@ -163,7 +167,7 @@ int pq_connection_callbacks(nghttp2_session_callbacks **out)
     return 0;
 }
 
-/* --- the session's hooks -------------------------------------------------------------------------------------------------- */
+/* --- the session's hooks ------------------------------------------------------------------------------------------ */
 
 static struct pq_connection *of_session(struct pq_session *s)
 {
@@ -212,7 +216,8 @@ static void on_ended(struct pq_session *s, int code, const char *reason)
     if (code == 0 && c->goaway_code != NGHTTP2_NO_ERROR)
         to_log(c, PQ_LOG_INFO, "connection failed", PQ_E_PROTOCOL, nghttp2_http2_strerror(c->goaway_code));
     else if (code < 0 && code != PQ_E_CLOSED)
-        to_log(c, handshake ? PQ_LOG_WARN : PQ_LOG_INFO, handshake ? "handshake failed" : "connection failed", code, reason);
+        to_log(c, handshake ? PQ_LOG_WARN : PQ_LOG_INFO, handshake ? "handshake failed" : "connection failed", code,
+               reason);
     pq_connection_free(c);
     shared->gone(shared);
 }
@@ -236,7 +241,8 @@ int pq_connection_new(struct pq_server_shared *shared, int fd, const struct pq_a
     c->session.tls = tls;
     c->shared = shared;
     c->peer = *peer;
-    c->place = (struct pq_stream_place){.session = &c->session, .how = &shared->how, .counts = &shared->counts, .peer = ""};
+    c->place =
+        (struct pq_stream_place){.session = &c->session, .how = &shared->how, .counts = &shared->counts, .peer = ""};
     c->next = shared->first;
     c->link = &shared->first;
     if (c->next)

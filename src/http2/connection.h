@@ -1,8 +1,8 @@
 /* connection.h - one connection of a server and its streams: the module's own.
  *
  * Spec:   RFC 9113.
- * Owns:   the server's list owns the connection; a stream belongs to its connection until it is closed and its exchange
- *         answered, whichever is later.
+ * Owns:   the server's list owns the connection; a stream belongs to its connection until it is closed and its
+ *         exchange answered, whichever is later.
  * Errors: PQ_E_NOMEM.
  */
 #ifndef PQ_HTTP2_CONNECTION_H

@@ -1,7 +1,9 @@
 /* http2.h - what client and server share: messages, limits, timeouts.
  *
- * Spec:   RFC 9113 (HTTP/2), RFC 9110 (semantics); plain connections by prior knowledge (RFC 9113, section 3.3), TLS by ALPN "h2".
- * Owns:   a message owns its fields and its body until pq_http2_message_clear(). Texts of a message end in a NUL and hold none.
+ * Spec:   RFC 9113 (HTTP/2), RFC 9110 (semantics); plain connections by prior knowledge (RFC 9113, section 3.3), TLS
+ *         by ALPN "h2".
+ * Owns:   a message owns its fields and its body until pq_http2_message_clear(). Texts of a message end in a NUL and
+ *         hold none.
  * Errors: PQ_E_TOO_LONG (a limit below), PQ_E_NOMEM.
  */
 #ifndef PQ_HTTP2_HTTP2_H
@@ -58,7 +60,8 @@ struct pq_http2_limits {
 struct pq_http2_timeouts {
     int64_t connect;   /* 5 s */
     int64_t handshake; /* TLS, then the peer's first SETTINGS: 5 s */
-    int64_t request;   /* a client: until the response's end; a server: until the request's end, and for each progress of the
+    int64_t
+        request; /* a client: until the response's end; a server: until the request's end, and for each progress of the
                           response: 10 s */
     int64_t idle;      /* a connection without streams is closed after this: 60 s */
     int64_t drain;     /* a server that was told to end waits this long for its streams: 30 s */

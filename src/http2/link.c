@@ -115,7 +115,7 @@ void pq_link_drain(struct pq_link *l)
         pq_session_fail(&l->session, 0, "closed");
 }
 
-/* --- nghttp2's callbacks ------------------------------------------------------------------------------------------------- */
+/* --- nghttp2's callbacks ------------------------------------------------------------------------------------------ */
 
 static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
 {
@@ -138,8 +138,8 @@ static void give_up(nghttp2_session *h2, struct pq_call *call)
         pq_log(PQ_LOG_ERROR, "stream not reset", "reason", pq_s(pq_error_name(PQ_E_NOMEM)), NULL);
 }
 
-static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, nghttp2_rcbuf *name, nghttp2_rcbuf *value, uint8_t flags,
-                     void *user)
+static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, nghttp2_rcbuf *name, nghttp2_rcbuf *value,
+                     uint8_t flags, void *user)
 {
     (void)flags, (void)user;
     struct pq_call *call = nghttp2_session_get_stream_user_data(h2, frame->hd.stream_id);
@@ -170,7 +170,8 @@ static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
         l->draining = true;
         l->goaway_code = frame->goaway.error_code;
     }
-    if (!(frame->hd.flags & NGHTTP2_FLAG_END_STREAM) || (frame->hd.type != NGHTTP2_DATA && frame->hd.type != NGHTTP2_HEADERS))
+    if (!(frame->hd.flags & NGHTTP2_FLAG_END_STREAM) ||
+        (frame->hd.type != NGHTTP2_DATA && frame->hd.type != NGHTTP2_HEADERS))
         return 0;
     struct pq_call *call = nghttp2_session_get_stream_user_data(h2, frame->hd.stream_id);
     if (call) {
@@ -200,7 +201,8 @@ static void settle_call(struct pq_call *call, uint32_t code)
     else if (code == NGHTTP2_REFUSED_STREAM)
         pq_pool_retry(call);
     else
-        pq_pool_finish(call, code == NGHTTP2_PROTOCOL_ERROR ? PQ_E_PROTOCOL : PQ_E_RESET, nghttp2_http2_strerror(code), reason);
+        pq_pool_finish(call, code == NGHTTP2_PROTOCOL_ERROR ? PQ_E_PROTOCOL : PQ_E_RESET, nghttp2_http2_strerror(code),
+                       reason);
 }
 
 static int on_stream_close(nghttp2_session *h2, int32_t id, uint32_t code, void *user)
@@ -232,7 +234,7 @@ int pq_link_callbacks(nghttp2_session_callbacks **out)
     return 0;
 }
 
-/* --- the session's hooks -------------------------------------------------------------------------------------------------- */
+/* --- the session's hooks ------------------------------------------------------------------------------------------ */
 
 static void on_connected(struct pq_session *s)
 {

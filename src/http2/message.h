@@ -2,7 +2,8 @@
  *
  * Spec:   RFC 9113, section 8.
  * Owns:   holds a reference on each name and value instead of copying it.
- * Errors: PQ_E_TOO_LONG (more than PQ_HTTP2_MAX_FIELDS or PQ_HTTP2_MAX_HEADER_LIST; the message is unchanged), PQ_E_NOMEM.
+ * Errors: PQ_E_TOO_LONG (more than PQ_HTTP2_MAX_FIELDS or PQ_HTTP2_MAX_HEADER_LIST; the message is unchanged),
+ *         PQ_E_NOMEM.
  */
 #ifndef PQ_HTTP2_MESSAGE_H
 #define PQ_HTTP2_MESSAGE_H

@@ -40,8 +40,9 @@ void pq_pool_finish(struct pq_call *call, int error, const char *label, const ch
 void pq_pool_retry(struct pq_call *call);
 /* A connection is gone; where it never opened, code tells why and its calls end. */
 void pq_pool_link_gone(struct pq_pool *p, bool opened, int code, const char *label, const char *reason);
-/* --- link.c: one connection ------------------------------------------------------------------------------------------- */
-/* Opens one; a fresh one has its own call from the start. A failure to connect comes from the loop; PQ_E_NOMEM: nothing was opened. */
+/* --- link.c: one connection --------------------------------------------------------------------------------------- */
+/* Opens one; a fresh one has its own call from the start. A failure to connect comes from the loop; PQ_E_NOMEM:
+ * nothing was opened. */
 PQ_MUST_CHECK int pq_link_new(struct pq_pool *p, struct pq_call *own);
 struct pq_link *pq_link_next(const struct pq_link *l);
 bool pq_link_usable(const struct pq_link *l);     /* open, not draining, room for a stream */

@@ -1,12 +1,13 @@
 /* server.h - an HTTP/2 server on one listening socket: complete requests in, answers out, now or later.
  *
- * Spec:   RFC 9113, RFC 9110. A message that breaks HTTP/2 ends its stream or connection with the error code of RFC 9113;
- *         one that is well framed but too large gets 431 or 413. HTTP/1 text gets a 505 and the end.
- * Owns:   the listener, its connections, and every exchange until it is answered. An exchange must be answered exactly once,
- *         also when its stream is gone meanwhile (the answer is then dropped).
+ * Spec:   RFC 9113, RFC 9110. A message that breaks HTTP/2 ends its stream or connection with the error code of RFC
+ *         9113; one that is well framed but too large gets 431 or 413. HTTP/1 text gets a 505 and the end.
+ * Owns:   the listener, its connections, and every exchange until it is answered. An exchange must be answered
+ *         exactly once, also when its stream is gone meanwhile (the answer is then dropped).
  * Errors: those of net/tcp.h; one connection's failure is a log line and never the server's.
  *
- * pq_http2_server_drain() ends it without losing a request: GOAWAY announces the end, a second one follows when the peer has
+ * pq_http2_server_drain() ends it without losing a request: GOAWAY announces the end, a second one follows when the
+ * peer has
  * seen it (RFC 9113, 6.8), the streams up to there finish, then comes our end of stream.
  */
 #ifndef PQ_HTTP2_SERVER_H

@@ -75,7 +75,7 @@ void pq_session_fail(struct pq_session *s, int code, const char *format, ...)
     ev_feed_event(s->loop, &s->io, EV_CUSTOM);
 }
 
-/* --- out --------------------------------------------------------------------------------------------------------------- */
+/* --- out ---------------------------------------------------------------------------------------------------------- */
 
 static int write_some(struct pq_session *s, size_t *n)
 {
@@ -155,10 +155,12 @@ static void write_failed(struct pq_session *s, int e)
         pq_session_fail(s, e, "sending failed: %s", pq_error_text(e));
 }
 
-/* A server speaks when it was spoken to: then its SETTINGS leave with the first answer, and HTTP/1 text gets one that is text. */
+/* A server speaks when it was spoken to: then its SETTINGS leave with the first answer, and HTTP/1 text gets one
+ * that is text. */
 static bool may_speak(const struct pq_session *s)
 {
-    return s->state == PQ_SESSION_OPEN && s->h2 && !s->write_dead && (s->first_bytes || !nghttp2_session_check_server_session(s->h2));
+    return s->state == PQ_SESSION_OPEN && s->h2 && !s->write_dead &&
+           (s->first_bytes || !nghttp2_session_check_server_session(s->h2));
 }
 
 /* Pumps, and looks whether anything is left to be said. */
@@ -200,7 +202,7 @@ void pq_session_finish(struct pq_session *s)
         pq_session_pump(s);
 }
 
-/* --- in ---------------------------------------------------------------------------------------------------------------- */
+/* --- in ----------------------------------------------------------------------------------------------------------- */
 
 static int read_some(struct pq_session *s, uint8_t *at, size_t size, size_t *n)
 {
@@ -212,7 +214,8 @@ static int read_some(struct pq_session *s, uint8_t *at, size_t size, size_t *n)
 /* A client that speaks HTTP/1 to us gets an answer that it can read. */
 static bool is_http1(const uint8_t *at, size_t n)
 {
-    static const char *const methods[] = {"GET ", "HEAD ", "POST ", "PUT ", "PATCH ", "DELETE ", "OPTIONS ", "CONNECT "};
+    static const char *const methods[] = {"GET ",   "HEAD ",   "POST ",    "PUT ",
+                                          "PATCH ", "DELETE ", "OPTIONS ", "CONNECT "};
     for (size_t i = 0; i < PQ_COUNT(methods); i++)
         if (n >= strlen(methods[i]) && memcmp(at, methods[i], strlen(methods[i])) == 0)
             return true;
@@ -221,8 +224,9 @@ static bool is_http1(const uint8_t *at, size_t n)
 
 static int answer_http1(struct pq_session *s)
 {
-    static const char answer[] = "HTTP/1.1 505 HTTP Version Not Supported\r\nConnection: close\r\nContent-Type: text/plain\r\n"
-                                 "Content-Length: 55\r\n\r\nHTTP/2 is spoken here, with prior knowledge or by ALPN\n";
+    static const char answer[] =
+        "HTTP/1.1 505 HTTP Version Not Supported\r\nConnection: close\r\nContent-Type: text/plain\r\n"
+        "Content-Length: 55\r\n\r\nHTTP/2 is spoken here, with prior knowledge or by ALPN\n";
     _Static_assert(sizeof "HTTP/2 is spoken here, with prior knowledge or by ALPN\n" - 1 == 55, "Content-Length");
     s->out.len = s->sent = 0;
     TRY(pq_buf_text(&s->out, answer));
@@ -294,7 +298,7 @@ static void read_turn(struct pq_session *s)
         ev_feed_event(s->loop, &s->io, EV_READ);
 }
 
-/* --- the loop's callbacks ---------------------------------------------------------------------------------------------- */
+/* --- the loop's callbacks ----------------------------------------------------------------------------------------- */
 
 static void open_session(struct pq_session *s)
 {
@@ -378,7 +382,9 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
     else if (s->state == PQ_SESSION_OPEN)
         s->hooks->timeout(s);
     else
-        pq_session_fail(s, PQ_E_TIMEOUT, s->state == PQ_SESSION_CONNECTING ? "no TCP connection in time" : "the TLS handshake took too long");
+        pq_session_fail(s, PQ_E_TIMEOUT,
+                        s->state == PQ_SESSION_CONNECTING ? "no TCP connection in time"
+                                                          : "the TLS handshake took too long");
     pump_and_look(s);
     s->busy = false;
     settle(s);
@@ -409,7 +415,8 @@ static int submit_settings(struct pq_session *s, bool server, const struct pq_ht
     const nghttp2_settings_entry entries[] = {
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, (uint32_t)limits->window},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, PQ_HTTP2_MAX_HEADER_LIST},
-        {server ? NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS : NGHTTP2_SETTINGS_ENABLE_PUSH, server ? (uint32_t)limits->streams : 0},
+        {server ? NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS : NGHTTP2_SETTINGS_ENABLE_PUSH,
+         server ? (uint32_t)limits->streams : 0},
     };
     if (nghttp2_submit_settings(s->h2, NGHTTP2_FLAG_NONE, entries, PQ_COUNT(entries)) < 0)
         return PQ_E_NOMEM;

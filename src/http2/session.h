@@ -1,12 +1,12 @@
 /* session.h - one connection of either role: descriptor, TLS, nghttp2's session, and the pumping between them.
  *
- * Spec:   RFC 9113. Frames that are ready together leave in one write (HEADERS with DATA), so that neither Nagle's algorithm
- *         nor a record each costs a round trip. At most PQ_SESSION_OUT bytes wait here: then nghttp2 is not asked for more
- *         until the peer reads.
- * Owns:   the descriptor, the pq_tls and the nghttp2_session; the owner embeds the struct, hears of its end once (ended), and
- *         calls pq_session_close() then.
- * Errors: reach the owner by ended(): code and sentence. Nothing is freed inside nghttp2's callbacks: the end is told from the
- *         loop.
+ * Spec:   RFC 9113. Frames that are ready together leave in one write (HEADERS with DATA), so that neither Nagle's
+ *         algorithm nor a record each costs a round trip. At most PQ_SESSION_OUT bytes wait here: then nghttp2 is not
+ *         asked for more until the peer reads.
+ * Owns:   the descriptor, the pq_tls and the nghttp2_session; the owner embeds the struct, hears of its end once
+ *         (ended), and calls pq_session_close() then.
+ * Errors: reach the owner by ended(): code and sentence. Nothing is freed inside nghttp2's callbacks: the end is told
+ *         from the loop.
  */
 #ifndef PQ_HTTP2_SESSION_H
 #define PQ_HTTP2_SESSION_H
@@ -21,7 +21,13 @@
 enum { PQ_SESSION_OUT = 64 * 1024 };
 
 /* CONNECTING -> HANDSHAKE (TLS only) -> OPEN -> LINGER -> ENDED; any -> ENDED on failure. */
-enum pq_session_state { PQ_SESSION_CONNECTING, PQ_SESSION_HANDSHAKE, PQ_SESSION_OPEN, PQ_SESSION_LINGER, PQ_SESSION_ENDED };
+enum pq_session_state {
+    PQ_SESSION_CONNECTING,
+    PQ_SESSION_HANDSHAKE,
+    PQ_SESSION_OPEN,
+    PQ_SESSION_LINGER,
+    PQ_SESSION_ENDED
+};
 extern const char *const pq_session_state_names[];
 
 struct pq_session;
@@ -30,7 +36,8 @@ struct pq_session_hooks {
     /* The transport is up: make s->h2 with pq_session_start(). Negative fails the connection. */
     int (*open)(struct pq_session *s);
     void (*timeout)(struct pq_session *s); /* pq_session_deadline() passed in OPEN */
-    /* The peer sends no more and what can be sent is sent: what still waits for the peer must end. NULL: the peer's end of
+    /* The peer sends no more and what can be sent is sent: what still waits for the peer must end. NULL: the peer's
+     * end of
      * stream ends the session. */
     void (*half_closed)(struct pq_session *s);
     void (*ended)(struct pq_session *s, int code, const char *reason);
@@ -67,11 +74,13 @@ PQ_MUST_CHECK int pq_session_start(struct pq_session *s, bool server, const nght
                                    const struct pq_http2_limits *limits, void *user);
 /* Sends what nghttp2 has ready, now or when the running callback is done. */
 void pq_session_pump(struct pq_session *s);
-/* timeout() comes in that many nanoseconds; 0: never. In other states than OPEN it ends the session with PQ_E_TIMEOUT. */
+/* timeout() comes in that many nanoseconds; 0: never. In other states than OPEN it ends the session with
+ * PQ_E_TIMEOUT. */
 void pq_session_deadline(struct pq_session *s, int64_t ns);
 /* Ends it from the loop with that code; the first reason stays. */
 void pq_session_fail(struct pq_session *s, int code, const char *format, ...) PQ_PRINTF(3, 4);
-/* All was said: GOAWAY was queued before. Sends the rest, then our end of stream, then waits a little for the peer's, so that
+/* All was said: GOAWAY was queued before. Sends the rest, then our end of stream, then waits a little for the
+ * peer's, so that
  * no answer is lost to a reset; then ended() with 0. */
 void pq_session_finish(struct pq_session *s);
 /* Frees what it owns. */

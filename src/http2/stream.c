@@ -92,7 +92,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
         hand_over(s, 408);
 }
 
-/* --- the request ------------------------------------------------------------------------------------------------------- */
+/* --- the request -------------------------------------------------------------------------------------------------- */
 
 int pq_stream_header(struct pq_stream *s, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
 {
@@ -163,7 +163,7 @@ int pq_stream_data_end(struct pq_stream *s)
     return 0;
 }
 
-/* --- the answer -------------------------------------------------------------------------------------------------------- */
+/* --- the answer --------------------------------------------------------------------------------------------------- */
 
 static nghttp2_nv nv(const char *name, const char *value)
 {
@@ -252,7 +252,8 @@ static int submit_answer(struct pq_stream *s, const struct pq_http2_answer *a)
         nvs[n++] = nv("content-length", length);
     bool bodyless = (s->body.len == 0 && !s->trailer_count) || strcmp(s->x.request.method, "HEAD") == 0;
     nghttp2_data_provider2 provider = {.source.ptr = s, .read_callback = read_body};
-    return nghttp2_submit_response2(s->place->session->h2, s->id, nvs, n, bodyless ? NULL : &provider) < 0 ? PQ_E_NOMEM : 0;
+    return nghttp2_submit_response2(s->place->session->h2, s->id, nvs, n, bodyless ? NULL : &provider) < 0 ? PQ_E_NOMEM
+                                                                                                           : 0;
 }
 
 void pq_http2_respond(struct pq_http2_exchange *x, const struct pq_http2_answer *a)
@@ -289,7 +290,8 @@ void pq_stream_sent_end(struct pq_stream *s)
 void pq_streams_cut(struct pq_stream_place *place)
 {
     for (struct pq_stream *s = place->first; s; s = s->next)
-        if ((!s->request_done || s->answered) && nghttp2_submit_rst_stream(place->session->h2, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_CANCEL) < 0)
+        if ((!s->request_done || s->answered) &&
+            nghttp2_submit_rst_stream(place->session->h2, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_CANCEL) < 0)
             pq_session_fail(place->session, PQ_E_NOMEM, "%s", pq_error_text(PQ_E_NOMEM));
 }
 

@@ -1,4 +1,5 @@
-/* stream.h - one stream of a server's connection: collects the request, hands it over, sends the answer. The module's own.
+/* stream.h - one stream of a server's connection: collects the request, hands it over, sends the answer. The
+ * module's own.
  *
  * Spec:   RFC 9113, section 8; RFC 9110, 10.1.1 (Expect) and 15.5 (408, 413, 431).
  * Owns:   lives until its stream is closed and its exchange answered, whichever is later.
@@ -30,7 +31,8 @@ int pq_stream_trailers_begin(struct pq_stream *s);
 int pq_stream_data(struct pq_stream *s, const uint8_t *at, size_t len);
 int pq_stream_data_end(struct pq_stream *s);
 void pq_stream_sent_end(struct pq_stream *s);
-/* The peer sends no more, and what its windows allow is sent: resets what waits for more of the request, or for a window. */
+/* The peer sends no more, and what its windows allow is sent: resets what waits for more of the request, or for a
+ * window. */
 void pq_streams_cut(struct pq_stream_place *place);
 /* The stream is closed, or its connection gone: the place must not be used any more. */
 void pq_stream_closed(struct pq_stream *s);

@@ -1,8 +1,10 @@
 /* uri.h - URIs, percent-encoding, and the parameters of a query.
  *
- * Spec:   RFC 3986; http and https only (RFC 9110, 4.2). '+' in a query is a plus sign: TS 29.501 has no form encoding.
+ * Spec:   RFC 3986; http and https only (RFC 9110, 4.2). '+' in a query is a plus sign: TS 29.501 has no form
+ *         encoding.
  * Owns:   a URI points into the caller's text; decoded texts are written to the caller's buffer.
- * Errors: PQ_E_SYNTAX; PQ_E_TOO_LONG (a decoded text does not fit, a URI is longer than PQ_URI_MAX); PQ_E_NOT_FOUND (no more parameters).
+ * Errors: PQ_E_SYNTAX; PQ_E_TOO_LONG (a decoded text does not fit, a URI is longer than PQ_URI_MAX); PQ_E_NOT_FOUND
+ *         (no more parameters).
  */
 #ifndef PQ_HTTP2_URI_H
 #define PQ_HTTP2_URI_H

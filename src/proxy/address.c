@@ -28,7 +28,8 @@ static bool is_numeric(const char *text)
     char host[256];
     struct in6_addr any;
     return strncmp(text, "unix:", 5) == 0 ||
-           (host_of(text, host, sizeof host) && (inet_pton(AF_INET, host, &any) == 1 || inet_pton(AF_INET6, host, &any) == 1));
+           (host_of(text, host, sizeof host) &&
+            (inet_pton(AF_INET, host, &any) == 1 || inet_pton(AF_INET6, host, &any) == 1));
 }
 
 /* RFC 1123, section 2.1, and the port that follows; what looks like a number is a mistyped address. */
@@ -116,12 +117,15 @@ bool pq_proxy_address_is_local(const struct pq_address *a)
     const struct sockaddr_in *in = (const void *)&a->sa;
     const struct sockaddr_in6 *in6 = (const void *)&a->sa;
     switch (a->sa.ss_family) {
-    case AF_UNIX: return true;
-    case AF_INET: return ntohl(in->sin_addr.s_addr) >> 24 == 127;
+    case AF_UNIX:
+        return true;
+    case AF_INET:
+        return ntohl(in->sin_addr.s_addr) >> 24 == 127;
     case AF_INET6:
         return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) ||
                (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr) && in6->sin6_addr.s6_addr[12] == 127);
-    default: return false;
+    default:
+        return false;
     }
 }
 

@@ -10,7 +10,7 @@
 
 const char *const pq_proxy_direction_names[] = {"ingress", "egress"};
 
-/* --- tls ------------------------------------------------------------------------------------------------------------ */
+/* --- tls --------------------------------------------------------------------------------------------------------- */
 static int policy_read(const struct pq_node *n, void *out, struct pq_why *why)
 {
     struct pq_proxy_policy p = {.given = true};
@@ -23,19 +23,17 @@ static int policy_read(const struct pq_node *n, void *out, struct pq_why *why)
         contradiction = "pq-auth";
     if (contradiction) {
         pq_config_free(&pq_tls_policy_schema, &p.policy);
-        return pq_node_why(n, why,
-                           "mode classical offers nothing that is %s, which require demands: no handshake would ever succeed; "
-                           "take mode hybrid or pure, or drop %s from require",
-                           contradiction, contradiction);
+        return pq_node_why(
+            n, why,
+            "mode classical offers nothing that is %s, which require demands: no handshake would ever succeed; "
+            "take mode hybrid or pure, or drop %s from require",
+            contradiction, contradiction);
     }
     memcpy(out, &p, sizeof p);
     return 0;
 }
 
-static void policy_free(void *out)
-{
-    pq_config_free(&pq_tls_policy_schema, &((struct pq_proxy_policy *)out)->policy);
-}
+static void policy_free(void *out) { pq_config_free(&pq_tls_policy_schema, &((struct pq_proxy_policy *)out)->policy); }
 
 static const struct pq_field tls_fields[] = {
     {.name = "certificate", .type = PQ_FIELD_STRING, .offset = offsetof(struct pq_proxy_tls, certificate)},
@@ -51,16 +49,18 @@ static const struct pq_field tls_fields[] = {
 static const struct pq_schema tls_schema = {
     .what = "tls", .size = sizeof(struct pq_proxy_tls), .fields = tls_fields, .count = PQ_COUNT(tls_fields)};
 
-/* --- listeners ------------------------------------------------------------------------------------------------------ */
-static int plaintext_stays(const struct pq_proxy_listener *l, const struct pq_proxy_address *a, bool known, const char **why)
+/* --- listeners --------------------------------------------------------------------------------------------------- */
+static int plaintext_stays(const struct pq_proxy_listener *l, const struct pq_proxy_address *a, bool known,
+                           const char **why)
 {
     bool ingress = l->direction == PQ_PROXY_INGRESS;
     if (l->plaintext_remote || !known || pq_proxy_address_is_local(&a->at))
         return 0;
-    *why = ingress ? "is another host, and what an ingress forwards is plaintext: forward to a loopback address or a unix "
-                     "socket, or set forward_remote: true where the network between is trusted"
-                   : "can be reached from other hosts, and what an egress listens for is plaintext: listen on a loopback "
-                     "address or a unix socket, or set listen_remote: true where the network between is trusted";
+    *why = ingress
+               ? "is another host, and what an ingress forwards is plaintext: forward to a loopback address or a unix "
+                 "socket, or set forward_remote: true where the network between is trusted"
+               : "can be reached from other hosts, and what an egress listens for is plaintext: listen on a loopback "
+                 "address or a unix socket, or set listen_remote: true where the network between is trusted";
     return PQ_E_CONFIG;
 }
 
@@ -74,7 +74,8 @@ static int check_peers(const struct pq_node *map, const struct pq_proxy_listener
 {
     const struct pq_node *n = pq_node_get(map, "peers");
     if (n && l->peers.count == 0)
-        return pq_node_why(n, why, "peers: names at least one peer; without the key any peer that the CA vouches for may come");
+        return pq_node_why(n, why,
+                           "peers: names at least one peer; without the key any peer that the CA vouches for may come");
     if (l->peers.count > PQ_PROXY_PEERS_MAX)
         return pq_node_why(n, why, "peers: more than %d names", PQ_PROXY_PEERS_MAX);
     for (size_t i = 0; i < l->peers.count; i++)
@@ -94,8 +95,8 @@ static int check_listener(const struct pq_node *map, struct pq_proxy_listener *l
     l->direction = direction;
     for (const char *c = l->name; *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr("-_.", *c))
-            return pq_node_why(pq_node_get(map, "name"), why, "name: \"%.60s\" may hold letters, digits, '-', '_' and '.' only",
-                               l->name);
+            return pq_node_why(pq_node_get(map, "name"), why,
+                               "name: \"%.60s\" may hold letters, digits, '-', '_' and '.' only", l->name);
     if (l->target.known && l->target.at.sa.ss_family != AF_UNIX && pq_address_port(&l->target.at) == 0)
         return pq_node_why(pq_node_get(map, target), why, "%s: nothing answers on port 0", target);
     const struct pq_proxy_address *plain = plaintext_side(l);
@@ -113,22 +114,34 @@ static int check_egress(const struct pq_node *map, void *out, struct pq_why *why
 {
     struct pq_proxy_listener *l = out;
     if (!pq_node_get(map, "peers"))
-        return pq_node_why(map, why,
-                           "egress \"%s\" needs \"peers\": the names of which one must be in the peer's certificate, or anyone "
-                           "whom the CA vouches for could stand in for it",
-                           l->name);
+        return pq_node_why(
+            map, why,
+            "egress \"%s\" needs \"peers\": the names of which one must be in the peer's certificate, or anyone "
+            "whom the CA vouches for could stand in for it",
+            l->name);
     return check_listener(map, out, PQ_PROXY_EGRESS, why);
 }
 
 #define LISTENER_FIELDS(target_name, remote_name)                                                                      \
     {.name = "name", .type = PQ_FIELD_STRING, .offset = offsetof(struct pq_proxy_listener, name), .required = true},   \
-    {.name = "listen", .type = PQ_FIELD_CUSTOM, .offset = offsetof(struct pq_proxy_listener, listen), .required = true, \
-     .custom = pq_proxy_address_read_numeric, .custom_free = pq_proxy_address_free},                                   \
-    {.name = target_name, .type = PQ_FIELD_CUSTOM, .offset = offsetof(struct pq_proxy_listener, target),               \
-     .required = true, .custom = pq_proxy_address_read, .custom_free = pq_proxy_address_free},                         \
-    {.name = "peers", .type = PQ_FIELD_STRINGS, .offset = offsetof(struct pq_proxy_listener, peers)},                  \
-    {.name = remote_name, .type = PQ_FIELD_BOOL, .offset = offsetof(struct pq_proxy_listener, plaintext_remote)},      \
-    {.name = "tls", .type = PQ_FIELD_STRUCT, .offset = offsetof(struct pq_proxy_listener, tls), .of = &tls_schema},
+        {.name = "listen",                                                                                             \
+         .type = PQ_FIELD_CUSTOM,                                                                                      \
+         .offset = offsetof(struct pq_proxy_listener, listen),                                                         \
+         .required = true,                                                                                             \
+         .custom = pq_proxy_address_read_numeric,                                                                      \
+         .custom_free = pq_proxy_address_free},                                                                        \
+        {.name = target_name,                                                                                          \
+         .type = PQ_FIELD_CUSTOM,                                                                                      \
+         .offset = offsetof(struct pq_proxy_listener, target),                                                         \
+         .required = true,                                                                                             \
+         .custom = pq_proxy_address_read,                                                                              \
+         .custom_free = pq_proxy_address_free},                                                                        \
+        {.name = "peers", .type = PQ_FIELD_STRINGS, .offset = offsetof(struct pq_proxy_listener, peers)},              \
+        {.name = remote_name, .type = PQ_FIELD_BOOL, .offset = offsetof(struct pq_proxy_listener, plaintext_remote)},  \
+        {.name = "tls",                                                                                                \
+         .type = PQ_FIELD_STRUCT,                                                                                      \
+         .offset = offsetof(struct pq_proxy_listener, tls),                                                            \
+         .of = &tls_schema},
 
 static const struct pq_field ingress_fields[] = {LISTENER_FIELDS("forward", "forward_remote")};
 static const struct pq_field egress_fields[] = {LISTENER_FIELDS("connect", "listen_remote")};
@@ -143,7 +156,7 @@ static const struct pq_schema egress_schema = {.what = "an egress",
                                                .count = PQ_COUNT(egress_fields),
                                                .check = check_egress};
 
-/* --- the file ------------------------------------------------------------------------------------------------------- */
+/* --- the file ---------------------------------------------------------------------------------------------------- */
 static const struct pq_node *listener_node(const struct pq_node *root, const struct pq_proxy_config *c, size_t i)
 {
     return i < c->ingress.count ? pq_node_item(pq_node_get(root, "ingress"), i)
@@ -161,13 +174,14 @@ static int check_pair(const struct pq_node *node, const struct pq_proxy_listener
     return 0;
 }
 
-static int check_identity(const struct pq_node *node, const struct pq_proxy_config *c, const struct pq_proxy_listener *l,
-                          struct pq_why *why)
+static int check_identity(const struct pq_node *node, const struct pq_proxy_config *c,
+                          const struct pq_proxy_listener *l, struct pq_why *why)
 {
     struct pq_tls_settings s = pq_proxy_listener_tls(c, l);
     const char *missing = !s.identity.certificate ? "certificate" : !s.identity.key ? "key" : !s.ca ? "ca" : NULL;
     if (missing)
-        return pq_node_why(node, why, "\"%s\" has no tls.%s: name the file here or in the general tls", l->name, missing);
+        return pq_node_why(node, why, "\"%s\" has no tls.%s: name the file here or in the general tls", l->name,
+                           missing);
     if (!l->tls.certificate != !l->tls.key)
         return pq_node_why(pq_node_get(node, "tls"), why, "a certificate goes with its key: name both or neither");
     return 0;
@@ -180,7 +194,8 @@ static int check_all(const struct pq_node *root, void *out, struct pq_why *why)
     if (count == 0)
         return pq_node_why(root, why, "there is nothing to do: name at least one listener under ingress or egress");
     if (count > PQ_PROXY_LISTENERS_MAX)
-        return pq_node_why(root, why, "%zu listeners are more than the %d that one proxy takes", count, PQ_PROXY_LISTENERS_MAX);
+        return pq_node_why(root, why, "%zu listeners are more than the %d that one proxy takes", count,
+                           PQ_PROXY_LISTENERS_MAX);
     for (size_t i = 0; i < count; i++) {
         const struct pq_node *node = listener_node(root, c, i);
         for (size_t k = 0; k < i; k++)
@@ -194,7 +209,10 @@ static const struct pq_proxy_config standard = {
     .log = {PQ_LOG_INFO, PQ_LOG_LOGFMT},
     .tcp_nodelay = true,
     .whole_flights = true,
-    .timeouts = {.handshake = 5 * PQ_NS_PER_S, .connect = 5 * PQ_NS_PER_S, .idle = 600 * PQ_NS_PER_S, .drain = 30 * PQ_NS_PER_S},
+    .timeouts = {.handshake = 5 * PQ_NS_PER_S,
+                 .connect = 5 * PQ_NS_PER_S,
+                 .idle = 600 * PQ_NS_PER_S,
+                 .drain = 30 * PQ_NS_PER_S},
     .limits = {.connections = 10000, .buffer = 64 << 10},
 };
 static void defaults(void *out) { memcpy(out, &standard, sizeof standard); }
@@ -203,10 +221,14 @@ static void log_defaults(void *out) { memcpy(out, &standard.log, sizeof standard
 static void timeout_defaults(void *out) { memcpy(out, &standard.timeouts, sizeof standard.timeouts); }
 static void limit_defaults(void *out) { memcpy(out, &standard.limits, sizeof standard.limits); }
 
-#define AT(member) offsetof(struct pq_proxy_config, member)
+#define AT(member)            offsetof(struct pq_proxy_config, member)
 #define WITHIN(group, member) (AT(group.member) - AT(group))
-#define TIMEOUT(timeout, least)                                             \
-    {.name = #timeout, .type = PQ_FIELD_DURATION, .offset = WITHIN(timeouts, timeout), .low = least, .high = 7 * 86400 * PQ_NS_PER_S}
+#define TIMEOUT(timeout, least)                                                                                        \
+    {.name = #timeout,                                                                                                 \
+     .type = PQ_FIELD_DURATION,                                                                                        \
+     .offset = WITHIN(timeouts, timeout),                                                                              \
+     .low = least,                                                                                                     \
+     .high = 7 * 86400 * PQ_NS_PER_S}
 
 static const struct pq_field log_fields[] = {
     {.name = "level", .type = PQ_FIELD_CHOICE, .offset = WITHIN(log, level), .choices = pq_log_level_names},
@@ -230,11 +252,12 @@ static const struct pq_field limit_fields[] = {
      .low = PQ_PROXY_BUFFER_MIN,
      .high = PQ_PROXY_BUFFER_MAX},
 };
-static const struct pq_schema log_schema = {"log", sizeof standard.log, log_fields, PQ_COUNT(log_fields), log_defaults, NULL};
-static const struct pq_schema timeout_schema = {"timeouts", sizeof standard.timeouts, timeout_fields, PQ_COUNT(timeout_fields),
-                                                timeout_defaults, NULL};
-static const struct pq_schema limit_schema = {"limits", sizeof standard.limits, limit_fields, PQ_COUNT(limit_fields),
-                                              limit_defaults, NULL};
+static const struct pq_schema log_schema = {"log", sizeof standard.log, log_fields, PQ_COUNT(log_fields), log_defaults,
+                                            NULL};
+static const struct pq_schema timeout_schema = {
+    "timeouts", sizeof standard.timeouts, timeout_fields, PQ_COUNT(timeout_fields), timeout_defaults, NULL};
+static const struct pq_schema limit_schema = {
+    "limits", sizeof standard.limits, limit_fields, PQ_COUNT(limit_fields), limit_defaults, NULL};
 
 static const struct pq_field fields[] = {
     {.name = "log", .type = PQ_FIELD_STRUCT, .offset = AT(log), .of = &log_schema},
@@ -246,10 +269,10 @@ static const struct pq_field fields[] = {
     {.name = "ingress", .type = PQ_FIELD_STRUCTS, .offset = AT(ingress), .of = &ingress_schema},
     {.name = "egress", .type = PQ_FIELD_STRUCTS, .offset = AT(egress), .of = &egress_schema},
 };
-static const struct pq_schema schema = {"the proxy's configuration", sizeof(struct pq_proxy_config), fields,
-                                        PQ_COUNT(fields), defaults, check_all};
+static const struct pq_schema schema = {
+    "the proxy's configuration", sizeof(struct pq_proxy_config), fields, PQ_COUNT(fields), defaults, check_all};
 
-/* --- paths ---------------------------------------------------------------------------------------------------------- */
+/* --- paths ------------------------------------------------------------------------------------------------------- */
 static int beside(const char *file, char **path)
 {
     const char *slash = strrchr(file, '/');
@@ -281,14 +304,15 @@ static int paths_from(const char *file, struct pq_proxy_config *c)
     return e;
 }
 
-/* --- interface ------------------------------------------------------------------------------------------------------ */
+/* --- interface --------------------------------------------------------------------------------------------------- */
 int pq_proxy_config_load(const char *path, struct pq_proxy_config *out, struct pq_why *why)
 {
     TRY(pq_config_load(path, &schema, out, why));
     return paths_from(path, out);
 }
 
-int pq_proxy_config_parse(const char *path, const char *text, size_t len, struct pq_proxy_config *out, struct pq_why *why)
+int pq_proxy_config_parse(const char *path, const char *text, size_t len, struct pq_proxy_config *out,
+                          struct pq_why *why)
 {
     TRY(pq_config_parse(path, text, len, &schema, out, why));
     return paths_from(path, out);
@@ -309,7 +333,10 @@ int pq_proxy_config_resolve(struct pq_proxy_config *config, struct pq_why *why)
     return 0;
 }
 
-size_t pq_proxy_listener_count(const struct pq_proxy_config *config) { return config->ingress.count + config->egress.count; }
+size_t pq_proxy_listener_count(const struct pq_proxy_config *config)
+{
+    return config->ingress.count + config->egress.count;
+}
 
 struct pq_proxy_listener *pq_proxy_listener_at(const struct pq_proxy_config *config, size_t i)
 {

@@ -20,7 +20,7 @@
 
 enum {
     PQ_PROXY_LISTENERS_MAX = 1024,
-    PQ_PROXY_PEERS_MAX = 64,          /* names of one listener */
+    PQ_PROXY_PEERS_MAX = 64, /* names of one listener */
     PQ_PROXY_CONNECTIONS_MAX = 1000000,
     PQ_PROXY_BUFFER_MIN = 4 << 10,
     PQ_PROXY_BUFFER_MAX = 16 << 20,

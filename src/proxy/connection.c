@@ -30,7 +30,7 @@ struct pq_connection {
 
 static enum pq_proxy_direction direction(const struct pq_connection *c) { return c->route->how->direction; }
 
-/* --- the end -------------------------------------------------------------------------------------------------------- */
+/* --- the end ----------------------------------------------------------------------------------------------------- */
 static double ms(int64_t ns) { return (double)ns / 1e6; }
 
 static void log_end(const struct pq_connection *c, const char *event, enum pq_log_level level, const char *reason,
@@ -91,7 +91,8 @@ static void end(struct pq_connection *c, enum pq_proxy_end why, enum pq_tls_reas
 {
     struct pq_connections *s = c->set;
     enum phase phase = c->phase;
-    /* TLS 1.3 lets a client go on before the server has judged it: an alert in place of the first byte is a handshake's. */
+    /* TLS 1.3 lets a client go on before the server has judged it: an alert in place of the first byte is a
+     * handshake's. */
     bool unjudged = phase == RELAY && direction(c) == PQ_PROXY_EGRESS && c->relay.flow[PQ_RELAY_PEER].bytes == 0;
     bool handshake = why == PQ_PROXY_TLS && (phase == HANDSHAKE || unjudged);
     c->took[phase] = pq_clock_ns() - c->phase_started;
@@ -132,7 +133,7 @@ static void end_tls(struct pq_connection *c, int e)
         end(c, PQ_PROXY_TLS, reason == PQ_TLS_NONE ? PQ_TLS_INTERNAL : reason, pq_tls_failure(c->tls));
 }
 
-/* --- waiting -------------------------------------------------------------------------------------------------------- */
+/* --- waiting ----------------------------------------------------------------------------------------------------- */
 static void watch(struct pq_connection *c, enum pq_relay_side side, unsigned wants)
 {
     if (c->watched[side] == wants)
@@ -154,7 +155,7 @@ static void set_timer(struct pq_connection *c, double after)
 
 static void enter_next(struct pq_connection *c);
 
-/* --- connect -------------------------------------------------------------------------------------------------------- */
+/* --- connect ----------------------------------------------------------------------------------------------------- */
 static enum pq_relay_side target_side(const struct pq_connection *c)
 {
     return direction(c) == PQ_PROXY_INGRESS ? PQ_RELAY_LOCAL : PQ_RELAY_PEER;
@@ -214,7 +215,7 @@ static void connect_ready(struct pq_connection *c, enum pq_relay_side side, unsi
 
 static void connect_expired(struct pq_connection *c) { connect_failed(c, PQ_E_TIMEOUT, ""); }
 
-/* --- handshake ------------------------------------------------------------------------------------------------------ */
+/* --- handshake --------------------------------------------------------------------------------------------------- */
 static void handshake_ready(struct pq_connection *c, enum pq_relay_side side, unsigned ready)
 {
     (void)ready;
@@ -246,12 +247,13 @@ static void handshake_expired(struct pq_connection *c)
     end(c, PQ_PROXY_TLS, PQ_TLS_TIMEOUT, detail);
 }
 
-/* --- relay ---------------------------------------------------------------------------------------------------------- */
+/* --- relay ------------------------------------------------------------------------------------------------------- */
 static void relay_ended(struct pq_connection *c, int e)
 {
     enum pq_proxy_end reset = c->relay.failed == PQ_RELAY_PEER ? PQ_PROXY_RESET_BY_PEER : PQ_PROXY_RESET_BY_LOCAL;
     if (e == PQ_E_CLOSED)
-        end_plain(c, PQ_PROXY_END, c->relay.lost ? "the side that closed first did not take all that the other sent" : NULL);
+        end_plain(c, PQ_PROXY_END,
+                  c->relay.lost ? "the side that closed first did not take all that the other sent" : NULL);
     else if (e == PQ_E_NOMEM)
         end_plain(c, PQ_PROXY_MEMORY, NULL);
     else if (e != PQ_E_RESET && c->relay.failed == PQ_RELAY_PEER)
@@ -295,7 +297,7 @@ static void relay_expired(struct pq_connection *c)
         end_plain(c, PQ_PROXY_IDLE, NULL);
 }
 
-/* --- phases --------------------------------------------------------------------------------------------------------- */
+/* --- phases ------------------------------------------------------------------------------------------------------ */
 #define TIMEOUT(name) offsetof(struct pq_proxy_config, timeouts.name)
 
 static const struct {
@@ -341,7 +343,8 @@ static void on_io(struct ev_loop *loop, ev_io *w, int revents)
     (void)loop;
     struct pq_connection *c = w->data;
     enum pq_relay_side side = w == &c->io[PQ_RELAY_LOCAL] ? PQ_RELAY_LOCAL : PQ_RELAY_PEER;
-    phases[c->phase].ready(c, side, (revents & EV_READ ? PQ_RELAY_READ : 0) | (revents & EV_WRITE ? PQ_RELAY_WRITE : 0));
+    phases[c->phase].ready(c, side,
+                           (revents & EV_READ ? PQ_RELAY_READ : 0) | (revents & EV_WRITE ? PQ_RELAY_WRITE : 0));
 }
 
 static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
@@ -351,7 +354,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
     phases[c->phase].expired(c);
 }
 
-/* --- the set -------------------------------------------------------------------------------------------------------- */
+/* --- the set ----------------------------------------------------------------------------------------------------- */
 void pq_connections_init(struct pq_connections *s, struct ev_loop *loop, const struct pq_proxy_config *config)
 {
     *s = (struct pq_connections){.loop = loop, .config = config, .pool = {.size = (size_t)config->limits.buffer}};

@@ -3,11 +3,10 @@
  *   ingress:  handshake -> connect (to the function) -> relay
  *   egress:   connect (to the peer) -> handshake -> relay
  *
- * Spec:   a connection that did not end in order is closed with RST on both sides, also when this process is killed: the
- *         function's socket has that set from the start and loses it only at an orderly end.
- * Owns:   each connection owns its two descriptors, its TLS connection and itself; the set knows them all. Routes outlive
- *         their connections.
- * Errors: none come back: a connection that fails is logged, counted and closed.
+ * Spec:   a connection that did not end in order is closed with RST on both sides, also when this process is killed:
+ * the function's socket has that set from the start and loses it only at an orderly end. Owns:   each connection owns
+ * its two descriptors, its TLS connection and itself; the set knows them all. Routes outlive their connections. Errors:
+ * none come back: a connection that fails is logged, counted and closed.
  */
 #ifndef PQ_PROXY_CONNECTION_H
 #define PQ_PROXY_CONNECTION_H
@@ -46,6 +45,7 @@ void pq_connections_end(struct pq_connections *s, enum pq_proxy_end why);
 void pq_connections_free(struct pq_connections *s);
 
 /* Takes the descriptor over, also where it then refuses the connection. from is the client's address. */
-void pq_connection_accept(struct pq_connections *s, const struct pq_route *route, int fd, const struct pq_address *from);
+void pq_connection_accept(struct pq_connections *s, const struct pq_route *route, int fd,
+                          const struct pq_address *from);
 
 #endif

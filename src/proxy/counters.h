@@ -13,24 +13,24 @@
 #include "tls/tls.h"
 
 /* X(name, label, level of its log line) */
-#define PQ_PROXY_ENDS(X)                            \
-    X(END, "end", INFO)                             \
-    X(RESET_BY_PEER, "reset-by-peer", INFO)         \
-    X(RESET_BY_LOCAL, "reset-by-local", INFO)       \
-    X(IDLE, "idle", INFO)                           \
-    X(DRAIN, "drain", WARN)                         \
-    X(CONNECT_REFUSED, "connect-refused", WARN)     \
-    X(CONNECT_TIMEOUT, "connect-timeout", WARN)     \
-    X(CONNECT_FAILED, "connect-failed", WARN)       \
-    X(LIMIT, "limit", WARN)                         \
-    X(DESCRIPTORS, "descriptors", WARN)             \
-    X(MEMORY, "out-of-memory", ERROR)               \
+#define PQ_PROXY_ENDS(X)                                                                                               \
+    X(END, "end", INFO)                                                                                                \
+    X(RESET_BY_PEER, "reset-by-peer", INFO)                                                                            \
+    X(RESET_BY_LOCAL, "reset-by-local", INFO)                                                                          \
+    X(IDLE, "idle", INFO)                                                                                              \
+    X(DRAIN, "drain", WARN)                                                                                            \
+    X(CONNECT_REFUSED, "connect-refused", WARN)                                                                        \
+    X(CONNECT_TIMEOUT, "connect-timeout", WARN)                                                                        \
+    X(CONNECT_FAILED, "connect-failed", WARN)                                                                          \
+    X(LIMIT, "limit", WARN)                                                                                            \
+    X(DESCRIPTORS, "descriptors", WARN)                                                                                \
+    X(MEMORY, "out-of-memory", ERROR)                                                                                  \
     X(TLS, "tls", WARN)
 enum pq_proxy_end {
 #define X(name, label, level) PQ_PROXY_##name,
     PQ_PROXY_ENDS(X)
 #undef X
-    PQ_PROXY_END_COUNT
+        PQ_PROXY_END_COUNT
 };
 const char *pq_proxy_end_label(enum pq_proxy_end e);
 enum pq_log_level pq_proxy_end_level(enum pq_proxy_end e);

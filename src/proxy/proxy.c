@@ -10,12 +10,12 @@
 #include "proxy/connection.h"
 
 enum {
-    ACCEPTS_A_TURN = 64,      /* of one listener, before other events get their turn */
-    DESCRIPTORS_SPARE = 32,   /* standard streams, the loop's, listeners beyond count, log, name lookups */
-    DESCRIPTORS_EACH = 2,     /* a connection's */
+    ACCEPTS_A_TURN = 64,    /* of one listener, before other events get their turn */
+    DESCRIPTORS_SPARE = 32, /* standard streams, the loop's, listeners beyond count, log, name lookups */
+    DESCRIPTORS_EACH = 2,   /* a connection's */
 };
 /* How long accepting pauses where descriptors ran out and no connection ends meanwhile, in seconds. */
-#define PAUSE 0.25
+#define PAUSE           0.25
 #define PAUSE_LOG_EVERY 10.
 
 struct listener {
@@ -38,7 +38,7 @@ struct pq_proxy {
     struct listener listeners[];
 };
 
-/* --- accepting ------------------------------------------------------------------------------------------------------ */
+/* --- accepting --------------------------------------------------------------------------------------------------- */
 static void watch_listeners(struct pq_proxy *p, bool on)
 {
     for (size_t i = 0; i < p->count; i++) {
@@ -63,9 +63,11 @@ static void pause_accepting(struct pq_proxy *p)
     if (ev_now(p->loop) < p->pause_logged + PAUSE_LOG_EVERY)
         return;
     p->pause_logged = ev_now(p->loop);
-    pq_log(PQ_LOG_WARN, "accepting paused", "reason", pq_s(pq_proxy_end_label(PQ_PROXY_DESCRIPTORS)), "open",
-           pq_i(p->connections.count), "detail",
-           pq_s("no descriptor is left for another connection: raise the limit (ulimit -n), or lower limits.connections"), NULL);
+    pq_log(
+        PQ_LOG_WARN, "accepting paused", "reason", pq_s(pq_proxy_end_label(PQ_PROXY_DESCRIPTORS)), "open",
+        pq_i(p->connections.count), "detail",
+        pq_s("no descriptor is left for another connection: raise the limit (ulimit -n), or lower limits.connections"),
+        NULL);
 }
 
 static void resume_accepting(struct pq_proxy *p)
@@ -118,7 +120,7 @@ static void on_accept(struct ev_loop *loop, ev_io *w, int revents)
     (void)accept_some(w->data, ACCEPTS_A_TURN);
 }
 
-/* --- stopping ------------------------------------------------------------------------------------------------------- */
+/* --- stopping ---------------------------------------------------------------------------------------------------- */
 static void close_listeners(struct pq_proxy *p)
 {
     watch_listeners(p, false);
@@ -181,18 +183,20 @@ static void on_signal(struct ev_loop *loop, ev_signal *w, int revents)
     ev_break(loop, EVBREAK_ALL);
 }
 
-/* --- making it ------------------------------------------------------------------------------------------------------ */
+/* --- making it --------------------------------------------------------------------------------------------------- */
 /* Names that no certificate could show would refuse every peer; a connection that is never used finds them now. */
 static int try_names(const struct pq_route *route, struct pq_why *why)
 {
     DEFER(pq_tls_freep) struct pq_tls *unused = NULL;
     int e = pq_tls_new(route->tls, -1, &route->how->peers, &unused);
     return e == PQ_E_INVALID
-               ? pq_why(why, e, "peers: one of them is no name that a certificate shows: write DNS names, IP addresses or URIs")
+               ? pq_why(why, e,
+                        "peers: one of them is no name that a certificate shows: write DNS names, IP addresses or URIs")
                : e;
 }
 
-static int load_listener(struct pq_proxy *p, struct pq_crypto *crypto, struct pq_proxy_listener *how, struct pq_why *why)
+static int load_listener(struct pq_proxy *p, struct pq_crypto *crypto, struct pq_proxy_listener *how,
+                         struct pq_why *why)
 {
     struct listener *l = &p->listeners[p->count++];
     *l = (struct listener){.proxy = p, .route.how = how, .fd = -1};
@@ -201,7 +205,9 @@ static int load_listener(struct pq_proxy *p, struct pq_crypto *crypto, struct pq
     int e = pq_tls_context_new(crypto, role, &settings, &l->route.tls, why);
     if (e == 0)
         e = try_names(&l->route, why);
-    return e < 0 ? pq_why_in(why, e, "%s: %s \"%s\"", how->listen.where, pq_proxy_direction_names[how->direction], how->name) : 0;
+    return e < 0 ? pq_why_in(why, e, "%s: %s \"%s\"", how->listen.where, pq_proxy_direction_names[how->direction],
+                             how->name)
+                 : 0;
 }
 
 /* As many descriptors as the system lets us have; a warning where that is too few for limits.connections. */
@@ -236,7 +242,8 @@ static void prepare_watchers(struct pq_proxy *p)
     }
 }
 
-int pq_proxy_new(struct pq_crypto *crypto, const struct pq_proxy_config *config, struct pq_proxy **out, struct pq_why *why)
+int pq_proxy_new(struct pq_crypto *crypto, const struct pq_proxy_config *config, struct pq_proxy **out,
+                 struct pq_why *why)
 {
     size_t count = pq_proxy_listener_count(config);
     DEFER(pq_proxy_freep) struct pq_proxy *p = calloc(1, sizeof *p + count * sizeof p->listeners[0]);

@@ -2,10 +2,9 @@
  *
  * Spec:   docs/architecture.md, "The sidecar". SIGTERM and SIGINT drain: no new connections, the open ones may finish
  *         until timeouts.drain, what is left then is reset; a second signal ends at once.
- * Owns:   a proxy owns its listening sockets (a unix socket's path is removed at the end), TLS contexts and connections;
- *         configuration and pq_crypto outlive it.
- * Errors: PQ_E_CONFIG, PQ_E_NOENT and the like (a file: why names listener and file), what pq_tcp_listen() gives,
- *         PQ_E_NOMEM.
+ * Owns:   a proxy owns its listening sockets (a unix socket's path is removed at the end), TLS contexts and
+ * connections; configuration and pq_crypto outlive it. Errors: PQ_E_CONFIG, PQ_E_NOENT and the like (a file: why names
+ * listener and file), what pq_tcp_listen() gives, PQ_E_NOMEM.
  */
 #ifndef PQ_PROXY_PROXY_H
 #define PQ_PROXY_PROXY_H

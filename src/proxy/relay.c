@@ -35,9 +35,12 @@ static void advance(struct pq_flow *f, enum event e)
         f->state = (enum pq_flow_state)next;
 }
 
-static enum pq_relay_side other(enum pq_relay_side side) { return side == PQ_RELAY_LOCAL ? PQ_RELAY_PEER : PQ_RELAY_LOCAL; }
+static enum pq_relay_side other(enum pq_relay_side side)
+{
+    return side == PQ_RELAY_LOCAL ? PQ_RELAY_PEER : PQ_RELAY_LOCAL;
+}
 
-/* --- one side ------------------------------------------------------------------------------------------------------- */
+/* --- one side ---------------------------------------------------------------------------------------------------- */
 static void blocked_read(struct pq_relay_end *s, int e)
 {
     s->can_read = false;
@@ -56,13 +59,15 @@ static int side_read(struct pq_relay_end *s, uint8_t *at, size_t room, size_t *n
     if (e == PQ_E_WANT_READ || e == PQ_E_WANT_WRITE)
         blocked_read(s, e);
     else if (e == 0 && *n < room && (!s->tls || (*n < RECORD_MAX && pq_tls_pending(s->tls) == 0)))
-        s->can_read = false; /* probably drained; if not, the loop says so at once, and one read is spared where it was */
+        s->can_read =
+            false; /* probably drained; if not, the loop says so at once, and one read is spared where it was */
     return e;
 }
 
-/* PQ_E_CLOSED where the sink ended its own direction in order before it stopped taking ours, so that what it sent is whole.
- * On a plain socket EPIPE tells so: the kernel keeps it for a reset that comes after FIN; an earlier one is ECONNRESET,
- * after which a read would show an end of stream that was none. On TLS the end is authenticated: reading on is safe. */
+/* PQ_E_CLOSED where the sink ended its own direction in order before it stopped taking ours, so that what it sent is
+ * whole. On a plain socket EPIPE tells so: the kernel keeps it for a reset that comes after FIN; an earlier one is
+ * ECONNRESET, after which a read would show an end of stream that was none. On TLS the end is authenticated: reading on
+ * is safe. */
 static int side_write(struct pq_relay_end *s, const uint8_t *at, size_t len, size_t *n)
 {
     int e = s->tls ? pq_tls_write(s->tls, at, len, n) : pq_tcp_write(s->fd, at, len, n);
@@ -85,7 +90,7 @@ static int side_end(struct pq_relay_end *s)
     return e;
 }
 
-/* --- one flow ------------------------------------------------------------------------------------------------------- */
+/* --- one flow ---------------------------------------------------------------------------------------------------- */
 static bool has_room(const struct pq_ring *r) { return r->size - r->len >= r->size / 4; }
 
 static bool takes_more(const struct pq_flow *f)
@@ -193,7 +198,7 @@ static int flow_pump(struct pq_relay *r, enum pq_relay_side source)
     return 0;
 }
 
-/* --- both ----------------------------------------------------------------------------------------------------------- */
+/* --- both -------------------------------------------------------------------------------------------------------- */
 static bool all_acknowledged(int fd)
 {
     int waiting = 0;

@@ -1,7 +1,8 @@
-/* relay.h - moves bytes between a function's plain socket and a peer's TLS connection, in both directions, until both ended.
+/* relay.h - moves bytes between a function's plain socket and a peer's TLS connection, in both directions, until both
+ * ended.
  *
- * It knows no loop, clock or log: the caller tells it what is ready, it does all the reading and writing that can be done
- * now, and says what to wait for. Each direction is a flow:
+ * It knows no loop, clock or log: the caller tells it what is ready, it does all the reading and writing that can be
+ * done now, and says what to wait for. Each direction is a flow:
  *
  *   open      the source may send more
  *   flushing  the source ended; what it sent before is being delivered
@@ -10,11 +11,11 @@
  *   broken    the sink takes no more, though its own direction is not over: what the source sends is read and dropped,
  *             so that what the sink sent before still arrives
  *
- * Spec:   half-close: RFC 9293, section 3.6, and RFC 8446, section 6.1. An end is passed on only when it was one: a FIN on
- *         the plain side, a close_notify on the TLS side. Anything else is PQ_E_RESET, and the caller aborts both sides.
+ * Spec:   half-close: RFC 9293, section 3.6, and RFC 8446, section 6.1. An end is passed on only when it was one: a FIN
+ * on the plain side, a close_notify on the TLS side. Anything else is PQ_E_RESET, and the caller aborts both sides.
  * Owns:   its two buffers; descriptors and the TLS connection are the caller's.
- * Errors: PQ_E_CLOSED: both flows ended (lost tells whether bytes were dropped). PQ_E_RESET and what pq_tls_read() gives:
- *         failed says on which side. PQ_E_NOMEM.
+ * Errors: PQ_E_CLOSED: both flows ended (lost tells whether bytes were dropped). PQ_E_RESET and what pq_tls_read()
+ * gives: failed says on which side. PQ_E_NOMEM.
  */
 #ifndef PQ_PROXY_RELAY_H
 #define PQ_PROXY_RELAY_H

@@ -3,8 +3,8 @@
  * Idle connections thus hold no buffer, and busy ones share a few that stay in the processor's cache.
  *
  * Spec:   none.
- * Owns:   a pool owns the buffers that lie in it, a ring the one that it borrowed; rings are released before their pool.
- * Errors: PQ_E_NOMEM.
+ * Owns:   a pool owns the buffers that lie in it, a ring the one that it borrowed; rings are released before their
+ * pool. Errors: PQ_E_NOMEM.
  */
 #ifndef PQ_PROXY_RING_H
 #define PQ_PROXY_RING_H
@@ -30,7 +30,8 @@ struct pq_ring {
     size_t size, head, len;
 };
 
-/* Room to fill in one piece: at least one byte unless the ring is full (*n is 0 then); borrows a buffer if it has none. */
+/* Room to fill in one piece: at least one byte unless the ring is full (*n is 0 then); borrows a buffer if it has none.
+ */
 PQ_MUST_CHECK int pq_ring_room(struct pq_ring *r, struct pq_ring_pool *p, uint8_t **at, size_t *n);
 void pq_ring_filled(struct pq_ring *r, size_t n);
 /* What is to be taken out first, in one piece; *n is 0 only where the ring is empty. */

@@ -195,14 +195,13 @@ static int judge_write_failure(struct pq_tls *t, int returned)
 {
     char byte;
     size_t n;
-    int why = t->transport.err;
-    if (SSL_get_error(t->ssl, returned) == SSL_ERROR_SYSCALL && why != ENOMEM) {
+    if (SSL_get_error(t->ssl, returned) == SSL_ERROR_SYSCALL && t->transport.err != ENOMEM) {
         ERR_clear_error();
         int r = SSL_peek_ex(t->ssl, &byte, 1, &n);
         if (r != 1 && SSL_get_error(t->ssl, r) == SSL_ERROR_SSL)
             return pq_tls_judge_failure(t, r);
-        t->transport.err = why;
-        return pq_tls_blame(t, PQ_E_RESET, PQ_TLS_RESET, "the peer reset the connection: %s", strerror(why));
+        t->cannot_write = true; /* what the peer sent before, and whether it ended, is still to be read */
+        return PQ_E_RESET;
     }
     return pq_tls_judge_failure(t, returned);
 }
@@ -211,8 +210,8 @@ int pq_tls_write(struct pq_tls *t, const void *bytes, size_t size, size_t *n)
 {
     if (!t->done || size == 0 || t->notified)
         return PQ_E_USAGE;
-    if (t->code < 0)
-        return t->code;
+    if (t->code < 0 || t->cannot_write)
+        return t->code < 0 ? t->code : PQ_E_RESET;
     size_t done = 0;
     ERR_clear_error();
     t->transport.err = 0;
@@ -231,8 +230,8 @@ int pq_tls_close_notify(struct pq_tls *t)
 {
     if (!t->done || t->write_waits) /* half a record is out: its rest must go first */
         return PQ_E_USAGE;
-    if (t->code < 0)
-        return t->code;
+    if (t->code < 0 || t->cannot_write)
+        return t->code < 0 ? t->code : PQ_E_RESET;
     if (t->notified)
         return 0;
     ERR_clear_error();

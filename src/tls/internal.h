@@ -33,7 +33,7 @@ struct pq_tls {
     struct pq_transport transport;
     struct pq_strings names;
     struct pq_tls_info info;
-    bool done, path_is_pq, write_waits, read_closed, notified;
+    bool done, path_is_pq, write_waits, read_closed, notified, cannot_write;
     unsigned client_hellos;
     int code; /* what failed for good; 0: nothing yet */
     enum pq_tls_reason reason;

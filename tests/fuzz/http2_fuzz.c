@@ -23,7 +23,8 @@ static struct pq_sbi_router router;
 static void set_up(void)
 {
     const struct pq_nrf_settings nrf = {.heartbeat_ns = 1000000000, .instances = 3, .instance_type = "UDM"};
-    struct pq_http2_server_settings s = {.name = "fuzz", .request = pq_sbi_serve, .context = &router, .limits = {.body = 4096}};
+    struct pq_http2_server_settings s = {
+        .name = "fuzz", .request = pq_sbi_serve, .context = &router, .limits = {.body = 4096}};
     signal(SIGPIPE, SIG_IGN);
     pq_log_set(PQ_LOG_ERROR, PQ_LOG_LOGFMT);
     loop = ev_loop_new(EVFLAG_AUTO);

@@ -1,5 +1,5 @@
-/* JSON bodies and paths of the network functions: the first byte picks the function and route, a line the path, the rest is the
- * body. Requests go through a real connection; each must be answered. */
+/* JSON bodies and paths of the network functions: the first byte picks the function and route, a line the path, the
+ * rest is the body. Requests go through a real connection; each must be answered. */
 #include <ev.h>
 #include <signal.h>
 #include <stdint.h>
@@ -28,25 +28,32 @@ static struct {
     char authority[PQ_ADDRESS_TEXT];
 } at[FUNCTIONS];
 
-static const struct { int function; const char *method, *type, *path; } routes[] = {
+static const struct {
+    int function;
+    const char *method, *type, *path;
+} routes[] = {
     {0, "PUT", "application/json", "/nnrf-nfm/v1/nf-instances/5b9e4b10-0000-4000-8000-000000000001"},
     {0, "PATCH", "application/json-patch+json", "/nnrf-nfm/v1/nf-instances/5b9e4b10-0000-4000-8000-000000000001"},
     {0, "GET", NULL, "/nnrf-disc/v1/nf-instances?target-nf-type=UDM&requester-nf-type=AMF&"},
     {0, "GET", NULL, "/"},
-    {1, "PATCH", "application/json-patch+json", "/nudr-dr/v2/subscription-data/imsi-001010000000001/authentication-data/authentication-subscription"},
-    {1, "PUT", "application/json", "/nudr-dr/v2/subscription-data/imsi-001010000000001/authentication-data/authentication-status"},
+    {1, "PATCH", "application/json-patch+json",
+     "/nudr-dr/v2/subscription-data/imsi-001010000000001/authentication-data/authentication-subscription"},
+    {1, "PUT", "application/json",
+     "/nudr-dr/v2/subscription-data/imsi-001010000000001/authentication-data/authentication-status"},
     {1, "PUT", "application/json", "/nudr-dr/v2/subscription-data/imsi-001010000000001/context-data/amf-3gpp-access"},
     {2, "POST", "application/json", "/nudm-ueau/v1/imsi-001010000000001/security-information/generate-auth-data"},
     {2, "POST", "application/json", "/nudm-ueau/v1/imsi-001010000000001/auth-events"},
     {2, "PUT", "application/json", "/nudm-uecm/v1/imsi-001010000000001/registrations/amf-3gpp-access"},
     {2, "GET", NULL, "/nudm-sdm/v2/imsi-001010000000001/am-data?plmn-id="},
     {3, "POST", "application/json", "/nausf-auth/v1/ue-authentications"},
-    {3, "PUT", "application/json", "/nausf-auth/v1/ue-authentications/00000000000000000000000000000000/5g-aka-confirmation"},
+    {3, "PUT", "application/json",
+     "/nausf-auth/v1/ue-authentications/00000000000000000000000000000000/5g-aka-confirmation"},
 };
 
 static void serve(int i)
 {
-    struct pq_http2_server_settings s = {.name = "fuzz", .request = pq_sbi_serve, .context = &at[i].router, .limits = {.body = PQ_SBI_BODY_MAX}};
+    struct pq_http2_server_settings s = {
+        .name = "fuzz", .request = pq_sbi_serve, .context = &at[i].router, .limits = {.body = PQ_SBI_BODY_MAX}};
     if (pq_address_parse("127.0.0.1:0", &s.address, NULL) < 0)
         abort();
     at[i].router = (struct pq_sbi_router){at[i].function.routes, at[i].function.route_count, at[i].function.self};
@@ -106,10 +113,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     path[n + more] = '\0';
     const uint8_t *body = end ? end + 1 : line;
     const struct pq_http2_field field = {"content-type", routes[pick].type};
-    const struct pq_http2_call call = {
-        .method = routes[pick].method,
-        .authority = at[routes[pick].function].authority, .path = path, .fields = &field,
-        .field_count = field.value != NULL, .body = pq_span(body, size - (size_t)(body - data)), .done = on_answer, .context = &done};
+    const struct pq_http2_call call = {.method = routes[pick].method,
+                                       .authority = at[routes[pick].function].authority,
+                                       .path = path,
+                                       .fields = &field,
+                                       .field_count = field.value != NULL,
+                                       .body = pq_span(body, size - (size_t)(body - data)),
+                                       .done = on_answer,
+                                       .context = &done};
     if (pq_http2_client_call(client, &call, NULL) < 0)
         abort();
     while (!done)

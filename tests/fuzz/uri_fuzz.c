@@ -55,7 +55,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     filter(pq_span(data, size));
     if (pq_uri_decode(pq_span(data, size), decoded, size + 1) == 0) {
         struct pq_buf b = {.cap = 3 * size + 1};
-        if (pq_uri_encode(&b, decoded) < 0 || pq_uri_decode(pq_span(b.at, b.len), text, size + 1) < 0 || strcmp(text, decoded) != 0)
+        if (pq_uri_encode(&b, decoded) < 0 || pq_uri_decode(pq_span(b.at, b.len), text, size + 1) < 0 ||
+            strcmp(text, decoded) != 0)
             abort();
         pq_buf_free(&b);
     }

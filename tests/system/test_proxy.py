@@ -17,7 +17,7 @@ import threading
 
 import pytest
 
-from proxy_bench import (PATIENCE, Function, Pair, Pki, Proxy, blocks, checksum, connect, echo, egress_config, hold,
+from proxy_peers import (PATIENCE, Function, Pair, Pki, Proxy, blocks, checksum, connect, echo, egress_config, hold,
                          ingress_config, read_all, refused, reset, until)
 
 

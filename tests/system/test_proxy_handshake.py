@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from proxy_bench import (PATIENCE, POLICY, Function, Pair, Pki, Proxy, Splitter, connect, echo, egress_config,
+from proxy_peers import (PATIENCE, POLICY, Function, Pair, Pki, Proxy, Splitter, connect, echo, egress_config,
                          ingress_config, read_all, refused, until)
 
 

@@ -19,22 +19,27 @@ static const struct {
 } sets[] = {
     {"465b5ce8b199b49faa5f0a2ee238a6bc", "23553cbe9637a89d218ae64dae47bf35", "ff9bb4d0b607", "b9b9",
      "cdc202d5123e20f62b6d676ac72cb318", "cd63cb71954a9f4e48a5994e37a02baf", "4a9ffac354dfafb3", "01cfaf9ec4e871e9",
-     "a54211d5e3ba50bf", "aa689c648370", "b40ba9a3c58b2a05bbf0d987b21bf8cb", "f769bcd751044604127672711c6d3441", "451e8beca43b"},
+     "a54211d5e3ba50bf", "aa689c648370", "b40ba9a3c58b2a05bbf0d987b21bf8cb", "f769bcd751044604127672711c6d3441",
+     "451e8beca43b"},
     {"0396eb317b6d1c36f19c1c84cd6ffd16", "c00d603103dcee52c4478119494202e8", "fd8eef40df7d", "af17",
      "ff53bade17df5d4e793073ce9d7579fa", "53c15671c60a4b731c55b4a441c0bde2", "5df5b31807e258b0", "a8c016e51ef4a343",
-     "d3a628ed988620f0", "c47783995f72", "58c433ff7a7082acd424220f2b67c556", "21a8c1f929702adb3e738488b9f5c5da", "30f1197061c1"},
+     "d3a628ed988620f0", "c47783995f72", "58c433ff7a7082acd424220f2b67c556", "21a8c1f929702adb3e738488b9f5c5da",
+     "30f1197061c1"},
     {"fec86ba6eb707ed08905757b1bb44b8f", "9f7c8d021accf4db213ccff0c7f71a6a", "9d0277595ffc", "725c",
      "dbc59adcb6f9a0ef735477b7fadf8374", "1006020f0a478bf6b699f15c062e42b3", "9cabc3e99baf7281", "95814ba2b3044324",
-     "8011c48c0c214ed2", "33484dc2136b", "5dbdbb2954e8f3cde665b046179a5098", "59a92d3b476a0443487055cf88b2307b", "deacdd848cc6"},
+     "8011c48c0c214ed2", "33484dc2136b", "5dbdbb2954e8f3cde665b046179a5098", "59a92d3b476a0443487055cf88b2307b",
+     "deacdd848cc6"},
     {"9e5944aea94b81165c82fbf9f32db751", "ce83dbc54ac0274a157c17f80d017bd6", "0b604a81eca8", "9e09",
      "223014c5806694c007ca1eeef57f004f", "a64a507ae1a2a98bb88eb4210135dc87", "74a58220cba84c49", "ac2cc74a96871837",
-     "f365cd683cd92e96", "f0b9c08ad02e", "e203edb3971574f5a94b0d61b816345d", "0c4524adeac041c4dd830d20854fc46b", "6085a86c6f63"},
+     "f365cd683cd92e96", "f0b9c08ad02e", "e203edb3971574f5a94b0d61b816345d", "0c4524adeac041c4dd830d20854fc46b",
+     "6085a86c6f63"},
     {"4ab1deb05ca6ceb051fc98e77d026a84", "74b0cd6031a1c8339b2b6ce2b8c4a186", "e880a1b580b6", "9f07",
      "2d16c5cd1fdf6b22383584e3bef2a8d8", "dcf07cbd51855290b92a07a9891e523e", "49e785dd12626ef2", "9e85790336bb3fa2",
-     "5860fc1bce351e7e", "31e11a609118", "7657766b373d1c2138f307e3de9242f9", "1c42e960d89b8fa99f2744e0708ccb53", "fe2555e54aa9"},
+     "5860fc1bce351e7e", "31e11a609118", "7657766b373d1c2138f307e3de9242f9", "1c42e960d89b8fa99f2744e0708ccb53",
+     "fe2555e54aa9"},
     {"6c38a116ac280c454f59332ee35c8c4f", "ee6466bc96202c5a557abbeff8babf63", "414b98222181", "4464",
-     "1ba00a1a7c6700ac8c3ff3e96ad08725", "3803ef5363b947c6aaa225e58fae3934", "078adfb488241a57", "80246b8d0186bcf1", NULL, NULL, NULL,
-     "a7466cc1e6b2a1337d49d3b66e95d7b4", "1f53cd2b1113"},
+     "1ba00a1a7c6700ac8c3ff3e96ad08725", "3803ef5363b947c6aaa225e58fae3934", "078adfb488241a57", "80246b8d0186bcf1",
+     NULL, NULL, NULL, "a7466cc1e6b2a1337d49d3b66e95d7b4", "1f53cd2b1113"},
 };
 
 static void assert_hex(const uint8_t *bytes, size_t size, const char *want)
@@ -53,7 +58,9 @@ static void milenage(void **state)
         struct pq_milenage m;
         assert_int_equal(pq_milenage_opc(HEX(sets[i].k, 16), HEX(sets[i].op, 16), opc), 0);
         assert_hex(opc, 16, sets[i].opc);
-        assert_int_equal(pq_milenage(HEX(sets[i].k, 16), opc, HEX(sets[i].rand, 16), HEX(sets[i].sqn, 6), HEX(sets[i].amf, 2), &m), 0);
+        assert_int_equal(
+            pq_milenage(HEX(sets[i].k, 16), opc, HEX(sets[i].rand, 16), HEX(sets[i].sqn, 6), HEX(sets[i].amf, 2), &m),
+            0);
         assert_hex(m.mac_a, 8, sets[i].f1);
         assert_hex(m.mac_s, 8, sets[i].f1s);
         assert_hex(m.res, 8, sets[i].f2);
@@ -86,7 +93,8 @@ static struct pq_aka_subscriber wmnsk(void)
     return s;
 }
 
-/* KAUSF and KSEAF of github.com/frankurcrazy/helloworld, 5g/keys: CK 0102..0f00, IK 0203..0001, SQN ^ AK 0304050607f7. */
+/* KAUSF and KSEAF of github.com/frankurcrazy/helloworld, 5g/keys: CK 0102..0f00, IK 0203..0001, SQN ^ AK
+ * 0304050607f7. */
 static void key_chain(void **state)
 {
     uint8_t key[32], kausf[32], kseaf[32];
@@ -102,7 +110,8 @@ static void key_chain(void **state)
     assert_hex(kseaf, 32, "d2bbc63b0c141247341c0fca3dc3bffdc6bfc1813489342de8487e7e4dc3728b");
 }
 
-/* The example of github.com/wmnsk/milenage (AUTN and RES*); its KAUSF, HXRES* and KSEAF computed with Python's hmac and hashlib
+/* The example of github.com/wmnsk/milenage (AUTN and RES*); its KAUSF, HXRES* and KSEAF computed with Python's hmac
+ * and hashlib
  * as TS 33.501, Annex A says. */
 static void five_g_aka(void **state)
 {
@@ -166,10 +175,17 @@ static void name_cap(void **state)
 
 static void subscribers(void **state)
 {
-    static const struct { const char *supi; int want; } rows[] = {
-        {"imsi-001010000000001", 0}, {"imsi-001010000000003", 0}, {"imsi-001010000000004", PQ_E_NOT_FOUND},
-        {"imsi-001010000000000", PQ_E_NOT_FOUND}, {"imsi-00101000000001", PQ_E_NOT_FOUND}, {"imsi-001020000000001", PQ_E_NOT_FOUND},
-        {"imsi-001019999999999", PQ_E_NOT_FOUND}, {"", PQ_E_NOT_FOUND}, {"imsi-00101", PQ_E_NOT_FOUND},
+    static const struct { const char *supi; int want;
+    } rows[] = {
+        {"imsi-001010000000001", 0},
+        {"imsi-001010000000003", 0},
+        {"imsi-001010000000004", PQ_E_NOT_FOUND},
+        {"imsi-001010000000000", PQ_E_NOT_FOUND},
+        {"imsi-00101000000001", PQ_E_NOT_FOUND},
+        {"imsi-001020000000001", PQ_E_NOT_FOUND},
+        {"imsi-001019999999999", PQ_E_NOT_FOUND},
+        {"", PQ_E_NOT_FOUND},
+        {"imsi-00101", PQ_E_NOT_FOUND},
         {"imsi-00101000000000x", PQ_E_NOT_FOUND},
     };
     (void)state;
@@ -194,16 +210,29 @@ static void subscribers(void **state)
 
 static void identities(void **state)
 {
-    static const struct { const char *text; int want; const char *supi; } rows[] = {
-        {"imsi-001010000000001", 0, "imsi-001010000000001"}, {"imsi-00101", 0, "imsi-00101"},
-        {"imsi-0010", PQ_E_SYNTAX, NULL}, {"imsi-0010100000000012", PQ_E_SYNTAX, NULL}, {"imsi-00101-", PQ_E_SYNTAX, NULL},
-        {"imsi-", PQ_E_SYNTAX, NULL}, {"imsi-00101000000000x", PQ_E_SYNTAX, NULL}, {"nai-a@b", PQ_E_SYNTAX, NULL}, {"", PQ_E_SYNTAX, NULL},
-        {"suci-0-001-01-0000-0-0-0000000001", 0, "imsi-001010000000001"}, {"suci-0-310-410-1-0-0-123456789", 0, "imsi-310410123456789"},
-        {"suci-0-001-01-0000-1-1-abcd", PQ_E_UNSUPPORTED, NULL}, {"suci-0-001-01-0000-2-1-00", PQ_E_UNSUPPORTED, NULL},
-        {"suci-0-001-01-0000-0-0-", PQ_E_SYNTAX, NULL}, {"suci-0-001-01-0000-0-0", PQ_E_SYNTAX, NULL},
-        {"suci-0-001-01-0000-0-0-1-", PQ_E_SYNTAX, NULL}, {"suci-0-01-01-0000-0-0-1", PQ_E_SYNTAX, NULL},
-        {"suci-0-001-1-0000-0-0-1", PQ_E_SYNTAX, NULL}, {"suci-0-001-01-00000-0-0-1", PQ_E_SYNTAX, NULL},
-        {"suci-0-001-01-0000-0-0-12345678901", PQ_E_SYNTAX, NULL}, {"suci-0-310-410-1-0-0-1234567890", PQ_E_SYNTAX, NULL},
+    static const struct { const char *text; int want; const char *supi;
+    } rows[] = {
+        {"imsi-001010000000001", 0, "imsi-001010000000001"},
+        {"imsi-00101", 0, "imsi-00101"},
+        {"imsi-0010", PQ_E_SYNTAX, NULL},
+        {"imsi-0010100000000012", PQ_E_SYNTAX, NULL},
+        {"imsi-00101-", PQ_E_SYNTAX, NULL},
+        {"imsi-", PQ_E_SYNTAX, NULL},
+        {"imsi-00101000000000x", PQ_E_SYNTAX, NULL},
+        {"nai-a@b", PQ_E_SYNTAX, NULL},
+        {"", PQ_E_SYNTAX, NULL},
+        {"suci-0-001-01-0000-0-0-0000000001", 0, "imsi-001010000000001"},
+        {"suci-0-310-410-1-0-0-123456789", 0, "imsi-310410123456789"},
+        {"suci-0-001-01-0000-1-1-abcd", PQ_E_UNSUPPORTED, NULL},
+        {"suci-0-001-01-0000-2-1-00", PQ_E_UNSUPPORTED, NULL},
+        {"suci-0-001-01-0000-0-0-", PQ_E_SYNTAX, NULL},
+        {"suci-0-001-01-0000-0-0", PQ_E_SYNTAX, NULL},
+        {"suci-0-001-01-0000-0-0-1-", PQ_E_SYNTAX, NULL},
+        {"suci-0-01-01-0000-0-0-1", PQ_E_SYNTAX, NULL},
+        {"suci-0-001-1-0000-0-0-1", PQ_E_SYNTAX, NULL},
+        {"suci-0-001-01-00000-0-0-1", PQ_E_SYNTAX, NULL},
+        {"suci-0-001-01-0000-0-0-12345678901", PQ_E_SYNTAX, NULL},
+        {"suci-0-310-410-1-0-0-1234567890", PQ_E_SYNTAX, NULL},
         {"suci-1-001-01-0000-0-0-1", PQ_E_SYNTAX, NULL},
     };
     (void)state;
@@ -230,9 +259,15 @@ static void identity_prefixes(void **state)
 
 static void network_names(void **state)
 {
-    static const struct { const char *text; bool valid; } rows[] = {
-        {network, true}, {"5G:mnc410.mcc310.3gppnetwork.org", true}, {"5G:mnc01.mcc001.3gppnetwork.org", false}, {"", false},
-        {"5G:mnc001.mcc001.3gppnetwork.org.", false}, {"4G:mnc001.mcc001.3gppnetwork.org", false}, {"5G:mnc001.mcc001.3gppnetwork.or", false},
+    static const struct { const char *text; bool valid;
+    } rows[] = {
+        {network, true},
+        {"5G:mnc410.mcc310.3gppnetwork.org", true},
+        {"5G:mnc01.mcc001.3gppnetwork.org", false},
+        {"", false},
+        {"5G:mnc001.mcc001.3gppnetwork.org.", false},
+        {"4G:mnc001.mcc001.3gppnetwork.org", false},
+        {"5G:mnc001.mcc001.3gppnetwork.or", false},
         {"5G:mncabc.mcc001.3gppnetwork.org", false},
     };
     (void)state;
@@ -243,8 +278,9 @@ static void network_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(milenage),   cmocka_unit_test(kdf_is_hmac), cmocka_unit_test(key_chain), cmocka_unit_test(five_g_aka),        cmocka_unit_test(resynchronisation),
-        cmocka_unit_test(name_cap),   cmocka_unit_test(subscribers), cmocka_unit_test(identities),        cmocka_unit_test(identity_prefixes),
+        cmocka_unit_test(milenage),      cmocka_unit_test(kdf_is_hmac),       cmocka_unit_test(key_chain),
+        cmocka_unit_test(five_g_aka),    cmocka_unit_test(resynchronisation), cmocka_unit_test(name_cap),
+        cmocka_unit_test(subscribers),   cmocka_unit_test(identities),        cmocka_unit_test(identity_prefixes),
         cmocka_unit_test(network_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,7 +17,14 @@ static void form(void **state)
     struct pq_buf out = {.cap = 1 << 20};
     (void)state;
     for (int i = 0; i < 3000; i++) {
-        const struct pq_load_sample s = {.at_ns = i, .total_ns = 2, .tcp_ns = 3, .tls_ns = 4, .chain_ns = 5, .http_ns = 6, .status = 200, .bytes = 9};
+        const struct pq_load_sample s = {.at_ns = i,
+                                         .total_ns = 2,
+                                         .tcp_ns = 3,
+                                         .tls_ns = 4,
+                                         .chain_ns = 5,
+                                         .http_ns = 6,
+                                         .status = 200,
+                                         .bytes = 9};
         assert_int_equal(pq_load_record_sample(&r, &s), 0);
     }
     for (int i = 0; i < 100; i++) {
@@ -29,7 +36,8 @@ static void form(void **state)
     assert_int_equal(pq_load_record_write(&r, &out), 0);
     yyjson_doc *d = yyjson_read((const char *)out.at, out.len, 0);
     assert_non_null(d);
-    yyjson_val *root = yyjson_doc_get_root(d), *samples = yyjson_obj_get(root, "samples"), *errors = yyjson_obj_get(root, "errors");
+    yyjson_val *root = yyjson_doc_get_root(d), *samples = yyjson_obj_get(root, "samples"),
+               *errors = yyjson_obj_get(root, "errors");
     assert_int_equal(yyjson_arr_size(samples), 3000);
     assert_int_equal(yyjson_get_int(yyjson_obj_get(yyjson_arr_get(samples, 2999), "at_ns")), 2999);
     assert_int_equal(yyjson_get_int(yyjson_obj_get(root, "cpu_ns")), 7);

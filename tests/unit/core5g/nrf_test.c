@@ -17,7 +17,8 @@
 
 #define ID "5b9e4b10-0000-4000-8000-000000000001"
 #define ID2 "5b9e4b10-0000-4000-8000-000000000002"
-#define PROFILE(id, type, more) "{\"nfInstanceId\":\"" id "\",\"nfType\":\"" type "\",\"nfStatus\":\"REGISTERED\",\"fqdn\":\"a.example\"" more "}"
+#define PROFILE(id, type, more)                                                                                        \
+    "{\"nfInstanceId\":\"" id "\",\"nfType\":\"" type "\",\"nfStatus\":\"REGISTERED\",\"fqdn\":\"a.example\"" more "}"
 
 enum { BEAT_S = 10 };
 static const int64_t second = PQ_NS_PER_S;
@@ -29,7 +30,8 @@ static yyjson_doc *json(const char *text)
     return d;
 }
 
-static int put(struct pq_nrf_store *s, int64_t now, const char *id, const char *text, bool *created, struct pq_nrf_fault *fault)
+static int put(struct pq_nrf_store *s, int64_t now, const char *id, const char *text, bool *created,
+               struct pq_nrf_fault *fault)
 {
     yyjson_doc *d = json(text);
     int e = pq_nrf_store_put(s, now, id, yyjson_doc_get_root(d), false, created, fault);
@@ -37,7 +39,8 @@ static int put(struct pq_nrf_store *s, int64_t now, const char *id, const char *
     return e;
 }
 
-static int patch(struct pq_nrf_store *s, int64_t now, const char *id, const char *text, bool *changed, struct pq_nrf_fault *fault)
+static int patch(struct pq_nrf_store *s, int64_t now, const char *id, const char *text, bool *changed,
+                 struct pq_nrf_fault *fault)
 {
     yyjson_doc *d = json(text);
     int e = pq_nrf_store_patch(s, now, id, yyjson_doc_get_root(d), changed, fault);
@@ -55,9 +58,11 @@ static void life(void **state)
         int want;
         enum pq_nrf_state state;
     } rows[] = {
-        {0, ' ', 0, PQ_NRF_REGISTERED},   {19, ' ', 0, PQ_NRF_REGISTERED}, {20, ' ', 0, PQ_NRF_SUSPENDED},
-        {21, 'b', 0, PQ_NRF_REGISTERED},  {40, ' ', 0, PQ_NRF_REGISTERED}, {41, ' ', 0, PQ_NRF_SUSPENDED},
-        {120, ' ', 0, PQ_NRF_SUSPENDED},  {121, ' ', PQ_E_NOT_FOUND, PQ_NRF_GONE}, {122, 'b', PQ_E_NOT_FOUND, PQ_NRF_GONE},
+        {0, ' ', 0, PQ_NRF_REGISTERED},          {19, ' ', 0, PQ_NRF_REGISTERED},
+        {20, ' ', 0, PQ_NRF_SUSPENDED},          {21, 'b', 0, PQ_NRF_REGISTERED},
+        {40, ' ', 0, PQ_NRF_REGISTERED},         {41, ' ', 0, PQ_NRF_SUSPENDED},
+        {120, ' ', 0, PQ_NRF_SUSPENDED},         {121, ' ', PQ_E_NOT_FOUND, PQ_NRF_GONE},
+        {122, 'b', PQ_E_NOT_FOUND, PQ_NRF_GONE},
     };
     struct pq_nrf_fault fault = {0};
     bool created = false, changed;
@@ -122,7 +127,8 @@ static void replace_and_delete(void **state)
 
 static void bad_profiles(void **state)
 {
-    static const struct { const char *text, *param; bool missing; } rows[] = {
+    static const struct { const char *text, *param; bool missing;
+    } rows[] = {
         {"[]", "nfInstanceId", false},
         {"{}", "nfInstanceId", true},
         {PROFILE(ID2, "UDM", ""), "nfInstanceId", false},
@@ -135,9 +141,13 @@ static void bad_profiles(void **state)
         {PROFILE(ID, "UDM", ",\"nfServices\":{}"), "nfServices", false},
         {PROFILE(ID, "UDM", ",\"nfServices\":[1]"), "nfServices", false},
         {PROFILE(ID, "UDM", ",\"nfServices\":[{}]"), "nfServices/serviceInstanceId", true},
-        {PROFILE(ID, "UDM", ",\"nfServices\":[{\"serviceInstanceId\":\"1\",\"serviceName\":\"a\",\"nfServiceStatus\":\"REGISTERED\",\"scheme\":\"ftp\"}]"),
+        {PROFILE(ID, "UDM",
+                 ",\"nfServices\":[{\"serviceInstanceId\":\"1\",\"serviceName\":\"a\",\"nfServiceStatus\":"
+                 "\"REGISTERED\",\"scheme\":\"ftp\"}]"),
          "nfServices/scheme", false},
-        {PROFILE(ID, "UDM", ",\"nfServices\":[{\"serviceInstanceId\":\"1\",\"serviceName\":\"a\",\"nfServiceStatus\":\"REGISTERED\",\"scheme\":\"http\"}]"),
+        {PROFILE(ID, "UDM",
+                 ",\"nfServices\":[{\"serviceInstanceId\":\"1\",\"serviceName\":\"a\",\"nfServiceStatus\":"
+                 "\"REGISTERED\",\"scheme\":\"http\"}]"),
          "nfServices/versions", true},
     };
     (void)state;
@@ -155,12 +165,17 @@ static void bad_profiles(void **state)
 
 static void patches(void **state)
 {
-    static const struct { const char *patch; int want; bool changed; const char *holds; } rows[] = {
+    static const struct { const char *patch; int want; bool changed; const char *holds;
+    } rows[] = {
         {"[{\"op\":\"replace\",\"path\":\"/nfStatus\",\"value\":\"REGISTERED\"}]", 0, false, "REGISTERED"},
-        {"[{\"op\":\"replace\",\"path\":\"/nfStatus\",\"value\":\"REGISTERED\"},{\"op\":\"add\",\"path\":\"/load\",\"value\":50}]", 0, false, "\"load\":50"},
+        {"[{\"op\":\"replace\",\"path\":\"/nfStatus\",\"value\":\"REGISTERED\"},{\"op\":\"add\",\"path\":\"/"
+         "load\",\"value\":50}]",
+         0, false, "\"load\":50"},
         {"[{\"op\":\"add\",\"path\":\"/capacity\",\"value\":77}]", 0, true, "\"capacity\":77"},
         {"[{\"op\":\"remove\",\"path\":\"/capacity\"}]", 0, true, NULL},
-        {"[{\"op\":\"test\",\"path\":\"/nfType\",\"value\":\"UDM\"},{\"op\":\"replace\",\"path\":\"/fqdn\",\"value\":\"b.example\"}]", 0, true, "b.example"},
+        {"[{\"op\":\"test\",\"path\":\"/nfType\",\"value\":\"UDM\"},{\"op\":\"replace\",\"path\":\"/"
+         "fqdn\",\"value\":\"b.example\"}]",
+         0, true, "b.example"},
         {"[{\"op\":\"test\",\"path\":\"/nfType\",\"value\":\"AMF\"}]", PQ_E_INVALID, false, NULL},
         {"[{\"op\":\"replace\",\"path\":\"/none\",\"value\":1}]", PQ_E_INVALID, false, NULL},
         {"[{\"op\":\"replace\",\"path\":\"/nfInstanceId\",\"value\":\"" ID2 "\"}]", PQ_E_INVALID, false, NULL},
@@ -212,11 +227,12 @@ static void profile_cap(void **state)
     }
 }
 
-/* --- discovery ------------------------------------------------------------------------------------------------------------------ */
+/* --- discovery ---------------------------------------------------------------------------------------------------- */
 
 static void query_faults(void **state)
 {
-    static const struct { const char *query, *param, *cause; } rows[] = {
+    static const struct { const char *query, *param, *cause;
+    } rows[] = {
         {"", "target-nf-type", "MANDATORY_QUERY_PARAM_MISSING"},
         {"requester-nf-type=AMF", "target-nf-type", "MANDATORY_QUERY_PARAM_MISSING"},
         {"target-nf-type=UDM", "requester-nf-type", "MANDATORY_QUERY_PARAM_MISSING"},
@@ -226,11 +242,16 @@ static void query_faults(void **state)
         {"target-nf-type=UDM&requester-nf-type=AMF&limit=0", "limit", "OPTIONAL_QUERY_PARAM_INCORRECT"},
         {"target-nf-type=UDM&requester-nf-type=AMF&limit=x", "limit", "OPTIONAL_QUERY_PARAM_INCORRECT"},
         {"target-nf-type=UDM&requester-nf-type=AMF&service-names=", "service-names", "OPTIONAL_QUERY_PARAM_INCORRECT"},
-        {"target-nf-type=UDM&requester-nf-type=AMF&service-names=a,,b", "service-names", "OPTIONAL_QUERY_PARAM_INCORRECT"},
-        {"target-nf-type=UDM&requester-nf-type=AMF&service-names=a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q", "service-names", "OPTIONAL_QUERY_PARAM_INCORRECT"},
-        {"target-nf-type=UDM&requester-nf-type=AMF&target-nf-instance-id=7", "target-nf-instance-id", "OPTIONAL_QUERY_PARAM_INCORRECT"},
-        {"target-nf-type=UDM&requester-nf-type=AMF&target-plmn-list={}", "target-plmn-list", "OPTIONAL_QUERY_PARAM_INCORRECT"},
-        {"target-nf-type=UDM&requester-nf-type=AMF&snssais=[{\"sst\":256}]", "snssais", "OPTIONAL_QUERY_PARAM_INCORRECT"},
+        {"target-nf-type=UDM&requester-nf-type=AMF&service-names=a,,b", "service-names",
+         "OPTIONAL_QUERY_PARAM_INCORRECT"},
+        {"target-nf-type=UDM&requester-nf-type=AMF&service-names=a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q", "service-names",
+         "OPTIONAL_QUERY_PARAM_INCORRECT"},
+        {"target-nf-type=UDM&requester-nf-type=AMF&target-nf-instance-id=7", "target-nf-instance-id",
+         "OPTIONAL_QUERY_PARAM_INCORRECT"},
+        {"target-nf-type=UDM&requester-nf-type=AMF&target-plmn-list={}", "target-plmn-list",
+         "OPTIONAL_QUERY_PARAM_INCORRECT"},
+        {"target-nf-type=UDM&requester-nf-type=AMF&snssais=[{\"sst\":256}]", "snssais",
+         "OPTIONAL_QUERY_PARAM_INCORRECT"},
         {"target-nf-type=UDM&requester-nf-type=AMF&=x", "query", "INVALID_QUERY_PARAM"},
     };
     (void)state;
@@ -251,8 +272,13 @@ static void fill(struct pq_nrf_store *s, unsigned count)
         struct pq_nrf_fault fault;
         struct pq_buf text = {.cap = PQ_NRF_MAX_PROFILE};
         snprintf(id, sizeof id, "5b9e4b10-0000-4000-8000-%012x", i);
-        const struct pq_nrf_profile p = {.id = id, .type = i % 2 ? "UDM" : "AUSF", .fqdn = i == 1 ? "one.example" : NULL, .address = "192.0.2.1",
-                                         .scheme = "http", .port = 8000, .heartbeat_s = BEAT_S};
+        const struct pq_nrf_profile p = {.id = id,
+                                         .type = i % 2 ? "UDM" : "AUSF",
+                                         .fqdn = i == 1 ? "one.example" : NULL,
+                                         .address = "192.0.2.1",
+                                         .scheme = "http",
+                                         .port = 8000,
+                                         .heartbeat_s = BEAT_S};
         assert_int_equal(pq_nrf_profile_text(&p, &text), 0);
         assert_int_equal(put(s, 0, id, (const char *)text.at, &created, &fault), 0);
         pq_buf_free(&text);
@@ -261,7 +287,8 @@ static void fill(struct pq_nrf_store *s, unsigned count)
 
 static void searches(void **state)
 {
-    static const struct { const char *query; size_t found, given; const char *holds, *lacks; } rows[] = {
+    static const struct { const char *query; size_t found, given; const char *holds, *lacks;
+    } rows[] = {
         {"target-nf-type=UDM&requester-nf-type=AMF", 5, 5, "nudm-sdm", "nausf-auth"},
         {"target-nf-type=UDM&requester-nf-type=AMF&limit=2", 5, 2, "nudm-sdm", NULL},
         {"target-nf-type=UDM&requester-nf-type=AMF&service-names=nudm-ueau", 5, 5, "nudm-ueau", "nudm-sdm"},
@@ -270,9 +297,13 @@ static void searches(void **state)
         {"target-nf-type=UDM&requester-nf-type=UPF", 0, 0, NULL, NULL}, /* not among allowedNfTypes */
         {"target-nf-type=SMF&requester-nf-type=AMF", 0, 0, NULL, NULL},
         {"target-nf-type=UDM&requester-nf-type=AMF&target-nf-fqdn=ONE.example", 1, 1, "one.example", NULL},
-        {"target-nf-type=UDM&requester-nf-type=AMF&target-nf-instance-id=5b9e4b10-0000-4000-8000-000000000003", 1, 1, "000000000003", NULL},
-        {"target-nf-type=UDM&requester-nf-type=AMF&target-plmn-list=%5B%7B%22mcc%22%3A%22001%22%2C%22mnc%22%3A%2201%22%7D%5D", 5, 5, NULL, NULL},
-        {"target-nf-type=UDM&requester-nf-type=AMF&target-plmn-list=[{\"mcc\":\"999\",\"mnc\":\"01\"}]", 0, 0, NULL, NULL},
+        {"target-nf-type=UDM&requester-nf-type=AMF&target-nf-instance-id=5b9e4b10-0000-4000-8000-000000000003", 1, 1,
+         "000000000003", NULL},
+        {"target-nf-type=UDM&requester-nf-type=AMF&target-plmn-list=%5B%7B%22mcc%22%3A%22001%22%2C%22mnc%22%3A%2201%22%"
+         "7D%5D",
+         5, 5, NULL, NULL},
+        {"target-nf-type=UDM&requester-nf-type=AMF&target-plmn-list=[{\"mcc\":\"999\",\"mnc\":\"01\"}]", 0, 0, NULL,
+         NULL},
         {"target-nf-type=UDM&requester-nf-type=AMF&snssais=[{\"sst\":1,\"sd\":\"010203\"}]", 5, 5, NULL, NULL},
         {"target-nf-type=UDM&requester-nf-type=AMF&snssais=[{\"sst\":2}]", 0, 0, NULL, NULL},
         {"target-nf-type=UDM&requester-nf-type=AMF&unknown=1", 5, 5, NULL, NULL},
@@ -317,8 +348,13 @@ static void only_the_registered_are_found(void **state)
     assert_int_equal(pq_nrf_store_new(BEAT_S * second, &s), 0);
     fill(s, 6); /* UDM: 1, 3, 5 */
     assert_int_equal(pq_nrf_filter_parse(pq_span_text("target-nf-type=UDM&requester-nf-type=AMF"), &f, &fault), 0);
-    assert_int_equal(patch(s, 15 * second, "5b9e4b10-0000-4000-8000-000000000001", "[{\"op\":\"replace\",\"path\":\"/nfStatus\",\"value\":\"UNDISCOVERABLE\"}]", &changed, &why), 0);
-    assert_int_equal(patch(s, 15 * second, "5b9e4b10-0000-4000-8000-000000000003", "[{\"op\":\"add\",\"path\":\"/load\",\"value\":1}]", &changed, &why), 0);
+    assert_int_equal(patch(s, 15 * second, "5b9e4b10-0000-4000-8000-000000000001",
+                           "[{\"op\":\"replace\",\"path\":\"/nfStatus\",\"value\":\"UNDISCOVERABLE\"}]", &changed,
+                           &why),
+                     0);
+    assert_int_equal(patch(s, 15 * second, "5b9e4b10-0000-4000-8000-000000000003",
+                           "[{\"op\":\"add\",\"path\":\"/load\",\"value\":1}]", &changed, &why),
+                     0);
     assert_int_equal(pq_nrf_search(s, 19 * second, &f, NULL, &out, &found, &given), 0);
     assert_int_equal(found, 2);
     assert_int_equal(pq_nrf_search(s, 20 * second, &f, NULL, &out, &found, &given), 0);
@@ -356,9 +392,16 @@ static void without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(life), cmocka_unit_test(two_instances_fall_silent_apart), cmocka_unit_test(replace_and_delete),
-        cmocka_unit_test(bad_profiles), cmocka_unit_test(patches), cmocka_unit_test(profile_cap), cmocka_unit_test(query_faults),
-        cmocka_unit_test(searches), cmocka_unit_test(only_the_registered_are_found), cmocka_unit_test(without_memory),
+        cmocka_unit_test(life),
+        cmocka_unit_test(two_instances_fall_silent_apart),
+        cmocka_unit_test(replace_and_delete),
+        cmocka_unit_test(bad_profiles),
+        cmocka_unit_test(patches),
+        cmocka_unit_test(profile_cap),
+        cmocka_unit_test(query_faults),
+        cmocka_unit_test(searches),
+        cmocka_unit_test(only_the_registered_are_found),
+        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,12 +56,16 @@ static int64_t frozen(void) { return 0; }
 
 static void start(struct service *s, bool udr)
 {
-    const struct pq_nrf_settings how = {.heartbeat_ns = 10 * 1000000000LL, .instances = 3, .instance_type = "UDM", .now = frozen};
+    const struct pq_nrf_settings how = {
+        .heartbeat_ns = 10 * 1000000000LL, .instances = 3, .instance_type = "UDM", .now = frozen};
     *s = (struct service){.talk = {.loop = ev_loop_new(EVFLAG_AUTO)}};
     assert_int_equal(udr ? pq_udr_new(10, &s->function) : pq_nrf_new(&how, &s->function, NULL), 0);
     s->router = (struct pq_sbi_router){s->function.routes, s->function.route_count, s->function.self};
-    const struct pq_http2_server_settings server = {.name = "test", .address = loopback(), .limits = {.body = PQ_SBI_BODY_MAX},
-                                                    .request = pq_sbi_serve, .context = &s->router};
+    const struct pq_http2_server_settings server = {.name = "test",
+                                                    .address = loopback(),
+                                                    .limits = {.body = PQ_SBI_BODY_MAX},
+                                                    .request = pq_sbi_serve,
+                                                    .context = &s->router};
     assert_int_equal(pq_http2_server_new(s->talk.loop, &server, &s->talk.server, NULL), 0);
     struct pq_address a = pq_http2_server_address(s->talk.server);
     pq_address_text(&a, s->talk.authority);
@@ -80,8 +84,14 @@ static struct answer call(struct service *s, const char *method, const char *pat
 {
     struct answer a = {.loop = s->talk.loop};
     const struct pq_http2_field field = {"content-type", type};
-    const struct pq_http2_call c = {.method = method, .authority = s->talk.authority, .path = path, .fields = &field,
-                                    .field_count = type != NULL, .body = pq_span_text(body), .done = on_answer, .context = &a};
+    const struct pq_http2_call c = {.method = method,
+                                    .authority = s->talk.authority,
+                                    .path = path,
+                                    .fields = &field,
+                                    .field_count = type != NULL,
+                                    .body = pq_span_text(body),
+                                    .done = on_answer,
+                                    .context = &a};
     assert_int_equal(pq_http2_client_call(s->talk.client, &c, NULL), 0);
     while (!a.done)
         ev_run(s->talk.loop, EVRUN_ONCE);
@@ -97,7 +107,8 @@ static struct answer call(struct service *s, const char *method, const char *pat
 
 static void routes(void **state)
 {
-    static const struct { const char *method, *path, *type, *body; int status; const char *cause, *allow; } rows[] = {
+    static const struct { const char *method, *path, *type, *body; int status; const char *cause, *allow;
+    } rows[] = {
         {"GET", DISC "?target-nf-type=UDM&requester-nf-type=AMF", NULL, "", 200, "", ""},
         {"HEAD", DISC "?target-nf-type=UDM&requester-nf-type=AMF", NULL, "", 200, "", ""},
         {"GET", DISC, NULL, "", 400, "MANDATORY_QUERY_PARAM_MISSING", ""},
@@ -122,9 +133,11 @@ static void routes(void **state)
         {"PUT", NF "/" ID, NULL, PROFILE, 415, "", ""},
         {"PUT", NF "/" ID, JSON, "{", 400, "INVALID_MSG_FORMAT", ""},
         {"PUT", NF "/" ID, JSON, "", 400, "INVALID_MSG_FORMAT", ""},
-        {"PUT", NF "/" ID, JSON, "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]", 400, "INVALID_MSG_FORMAT", ""},
+        {"PUT", NF "/" ID, JSON, "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]", 400,
+         "INVALID_MSG_FORMAT", ""},
         {"PUT", NF "/" ID, JSON, "{}", 400, "MANDATORY_IE_MISSING", ""},
-        {"PATCH", NF "/" ID, PATCH, "[{\"op\":\"replace\",\"path\":\"/nfStatus\",\"value\":\"REGISTERED\"}]", 204, "", ""},
+        {"PATCH", NF "/" ID, PATCH, "[{\"op\":\"replace\",\"path\":\"/nfStatus\",\"value\":\"REGISTERED\"}]", 204, "",
+         ""},
         {"PATCH", NF "/" ID, PATCH, "[{\"op\":\"add\",\"path\":\"/capacity\",\"value\":1}]", 200, "", ""},
         {"PATCH", NF "/" ID, PATCH, "{}", 400, "INVALID_MSG_FORMAT", ""},
         {"PATCH", NF "/" ID, PATCH, "[]", 400, "INVALID_MSG_FORMAT", ""},
@@ -200,18 +213,23 @@ static void stored_searches(void **state)
 #define UE "/nudr-dr/v2/subscription-data/imsi-001010000000001"
 static void udr(void **state)
 {
-    static const char event[] = "{\"nfInstanceId\":\"" ID "\",\"success\":true,\"timeStamp\":\"2026-11-30T00:00:00Z\",\"authType\":\"5G_AKA\","
-                                "\"servingNetworkName\":\"5G:mnc001.mcc001.3gppnetwork.org\"}";
-    static const struct { const char *method, *path, *type, *body; int status; const char *cause, *holds; } rows[] = {
+    static const char event[] =
+        "{\"nfInstanceId\":\"" ID "\",\"success\":true,\"timeStamp\":\"2026-11-30T00:00:00Z\",\"authType\":\"5G_AKA\","
+        "\"servingNetworkName\":\"5G:mnc001.mcc001.3gppnetwork.org\"}";
+    static const struct { const char *method, *path, *type, *body; int status; const char *cause, *holds;
+    } rows[] = {
         {"GET", UE "/authentication-data/authentication-subscription", NULL, "", 200, "", "\"sqn\":\"000000000000\""},
         {"PATCH", UE "/authentication-data/authentication-subscription", PATCH,
          "[{\"op\":\"test\",\"path\":\"/sequenceNumber/sqn\",\"value\":\"000000000000\"},"
-         "{\"op\":\"replace\",\"path\":\"/sequenceNumber/sqn\",\"value\":\"0000000000a0\"}]", 204, "", ""},
+         "{\"op\":\"replace\",\"path\":\"/sequenceNumber/sqn\",\"value\":\"0000000000a0\"}]",
+         204, "", ""},
         {"PATCH", UE "/authentication-data/authentication-subscription", PATCH,
          "[{\"op\":\"test\",\"path\":\"/sequenceNumber/sqn\",\"value\":\"000000000000\"},"
-         "{\"op\":\"replace\",\"path\":\"/sequenceNumber/sqn\",\"value\":\"0000000000c0\"}]", 409, "", ""},
+         "{\"op\":\"replace\",\"path\":\"/sequenceNumber/sqn\",\"value\":\"0000000000c0\"}]",
+         409, "", ""},
         {"PATCH", UE "/authentication-data/authentication-subscription", PATCH,
-         "[{\"op\":\"replace\",\"path\":\"/sequenceNumber/sqn\",\"value\":\"xyz\"}]", 400, "MANDATORY_IE_INCORRECT", ""},
+         "[{\"op\":\"replace\",\"path\":\"/sequenceNumber/sqn\",\"value\":\"xyz\"}]", 400, "MANDATORY_IE_INCORRECT",
+         ""},
         {"PATCH", UE "/authentication-data/authentication-subscription", PATCH,
          "[{\"op\":\"replace\",\"path\":\"/encPermanentKey\",\"value\":\"00\"}]", 403, "MODIFICATION_NOT_ALLOWED", ""},
         {"GET", UE "/authentication-data/authentication-subscription", NULL, "", 200, "", "\"sqn\":\"0000000000a0\""},
@@ -224,8 +242,10 @@ static void udr(void **state)
         {"GET", UE "/00101/provisioned-data/sm-data", NULL, "", 200, "", "internet"},
         {"GET", UE "/00101/provisioned-data/smf-selection-subscription-data", NULL, "", 200, "", "01010203"},
         {"GET", UE "/99999/provisioned-data/am-data", NULL, "", 404, "DATA_NOT_FOUND", ""},
-        {"GET", "/nudr-dr/v2/subscription-data/imsi-001010000000011/00101/provisioned-data/am-data", NULL, "", 404, "USER_NOT_FOUND", ""},
-        {"GET", "/nudr-dr/v2/subscription-data/nobody/00101/provisioned-data/am-data", NULL, "", 400, "INVALID_MSG_FORMAT", ""},
+        {"GET", "/nudr-dr/v2/subscription-data/imsi-001010000000011/00101/provisioned-data/am-data", NULL, "", 404,
+         "USER_NOT_FOUND", ""},
+        {"GET", "/nudr-dr/v2/subscription-data/nobody/00101/provisioned-data/am-data", NULL, "", 400,
+         "INVALID_MSG_FORMAT", ""},
     };
     struct service s;
     (void)state;
@@ -240,8 +260,8 @@ static void udr(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(routes), cmocka_unit_test(body_cap), cmocka_unit_test(stored_searches),
-                                       cmocka_unit_test(udr)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(routes), cmocka_unit_test(body_cap),
+                                       cmocka_unit_test(stored_searches), cmocka_unit_test(udr)};
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,13 @@ struct raw {
     const struct script *script;
     int listener;
     ev_io accept;
-    struct connection { ev_io io; int fd; struct raw *raw; size_t n, received; bool answered; } connections[CONNECTIONS];
+    struct connection {
+        ev_io io;
+        int fd;
+        struct raw *raw;
+        size_t n, received;
+        bool answered;
+    } connections[CONNECTIONS];
     size_t count;
 };
 
@@ -115,11 +121,16 @@ static void retries(void **state)
         size_t connections;
     } rows[] = {
         {"answered at once", {{SAY(SETTINGS OK_EMPTY, false)}, 1}, 0, 200, 1, 1},
-        {"GOAWAY below the stream, then another connection", {{SAY(SETTINGS GOAWAY("\0"), false), SAY(SETTINGS OK_EMPTY, false)}, 2}, 0, 200, 2, 2},
-        {"GOAWAY below the stream and the end", {{SAY(SETTINGS GOAWAY("\0"), true), SAY(SETTINGS OK_EMPTY, false)}, 2}, 0, 200, 2, 2},
-        {"GOAWAY that includes the stream, which is answered", {{SAY(SETTINGS GOAWAY("\1") OK_EMPTY, true)}, 1}, 0, 200, 1, 1},
-        {"GOAWAY that includes the stream, and then the end", {{SAY(SETTINGS GOAWAY("\1"), true)}, 1}, PQ_E_CLOSED, 0, 1, 1},
-        {"REFUSED_STREAM, tried again there, then GOAWAY", {{SAY(SETTINGS REFUSED GOAWAY("\1"), false), SAY(SETTINGS OK_EMPTY, false)}, 2}, 0, 200, 3, 2},
+        {"GOAWAY below the stream, then another connection",
+         {{SAY(SETTINGS GOAWAY("\0"), false), SAY(SETTINGS OK_EMPTY, false)}, 2}, 0, 200, 2, 2},
+        {"GOAWAY below the stream and the end",
+         {{SAY(SETTINGS GOAWAY("\0"), true), SAY(SETTINGS OK_EMPTY, false)}, 2}, 0, 200, 2, 2},
+        {"GOAWAY that includes the stream, which is answered",
+         {{SAY(SETTINGS GOAWAY("\1") OK_EMPTY, true)}, 1}, 0, 200, 1, 1},
+        {"GOAWAY that includes the stream, and then the end",
+         {{SAY(SETTINGS GOAWAY("\1"), true)}, 1}, PQ_E_CLOSED, 0, 1, 1},
+        {"REFUSED_STREAM, tried again there, then GOAWAY",
+         {{SAY(SETTINGS REFUSED GOAWAY("\1"), false), SAY(SETTINGS OK_EMPTY, false)}, 2}, 0, 200, 3, 2},
         {"CANCEL is no retry", {{SAY(SETTINGS CANCEL, false)}, 1}, PQ_E_RESET, 0, 1, 1},
         {"GOAWAY on each attempt", {{SAY(SETTINGS GOAWAY("\0"), false)}, 1}, PQ_E_REFUSED, 0, 4, 4},
         {"the end without GOAWAY", {{SAY(SETTINGS, true)}, 1}, PQ_E_CLOSED, 0, 1, 1},
@@ -136,9 +147,10 @@ static void retries(void **state)
             ask(&r.talk, "GET", "/", pq_span("", 0), &o);
             run(&r.talk);
             int attempts = fresh ? (int)rows[i].connections : rows[i].attempts;
-            if (o.error != rows[i].error || o.status != rows[i].status || o.attempts != attempts || r.count != rows[i].connections)
-                fail_msg("%s (%s): error %s status %d attempts %d connections %zu", rows[i].name, fresh ? "fresh" : "kept",
-                         pq_error_name(o.error), o.status, o.attempts, r.count);
+            if (o.error != rows[i].error || o.status != rows[i].status || o.attempts != attempts ||
+                r.count != rows[i].connections)
+                fail_msg("%s (%s): error %s status %d attempts %d connections %zu", rows[i].name,
+                         fresh ? "fresh" : "kept", pq_error_name(o.error), o.status, o.attempts, r.count);
             close_raw(&r);
         }
 }

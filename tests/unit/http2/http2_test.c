@@ -47,7 +47,8 @@ static void serve(void *context, struct pq_http2_exchange *x)
         x->request.body = (struct pq_buf){.cap = body.cap};
         pq_http2_respond(x, &(struct pq_http2_answer){.status = 200, .body = &body});
     } else {
-        answer_body(x, 200, strcmp(path, "/trailers") == 0 ? 5 : (size_t)strtoul(path + 1, NULL, 10), strcmp(path, "/trailers") == 0);
+        answer_body(x, 200, strcmp(path, "/trailers") == 0 ? 5 : (size_t)strtoul(path + 1, NULL, 10),
+                    strcmp(path, "/trailers") == 0);
     }
 }
 
@@ -118,7 +119,8 @@ static void tiny_windows(void **state)
     struct outcome down, up;
     uint8_t bytes[3000];
     (void)state;
-    open_talk(&t, (struct pq_http2_server_settings){.limits = {.window = 1}}, (struct pq_http2_client_settings){.limits = {.window = 1}});
+    open_talk(&t, (struct pq_http2_server_settings){.limits = {.window = 1}},
+              (struct pq_http2_client_settings){.limits = {.window = 1}});
     ask(&t, "GET", "/3000", pq_span("", 0), &down);
     ask(&t, "POST", "/echo", pq_span(memset(bytes, 'q', sizeof bytes), sizeof bytes), &up);
     run(&t);
@@ -152,7 +154,8 @@ static void limits(void **state)
     struct outcome fits, over, down;
     static const uint8_t bytes[1001];
     (void)state;
-    open_talk(&t, (struct pq_http2_server_settings){.limits = {.body = 1000}}, (struct pq_http2_client_settings){.limits = {.body = 1000}});
+    open_talk(&t, (struct pq_http2_server_settings){.limits = {.body = 1000}},
+              (struct pq_http2_client_settings){.limits = {.body = 1000}});
     ask(&t, "POST", "/echo", pq_span(bytes, 1000), &fits);
     run(&t);
     ask(&t, "POST", "/echo", pq_span(bytes, 1001), &over);
@@ -197,7 +200,8 @@ static void fresh_connections_have_times(void **state)
     run(&t);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(o[i].status, 200);
-        assert_true(o[i].timing.start <= o[i].timing.connect && o[i].timing.connect < o[i].timing.tcp && o[i].timing.tcp < o[i].timing.end);
+        assert_true(o[i].timing.start <= o[i].timing.connect && o[i].timing.connect < o[i].timing.tcp &&
+                    o[i].timing.tcp < o[i].timing.end);
         assert_int_equal(o[i].timing.tls, 0);
     }
     assert_int_equal(pq_http2_server_counts(t.server).connections, 3);
@@ -248,7 +252,8 @@ static void timeouts(void **state)
     struct talk t;
     struct outcome slow, next;
     (void)state;
-    open_talk(&t, (struct pq_http2_server_settings){0}, (struct pq_http2_client_settings){.timeouts = {.request = 30 * MS}});
+    open_talk(&t, (struct pq_http2_server_settings){0},
+              (struct pq_http2_client_settings){.timeouts = {.request = 30 * MS}});
     ask(&t, "GET", "/hold", pq_span("", 0), &slow);
     run(&t);
     assert_int_equal(slow.error, PQ_E_TIMEOUT);
@@ -342,7 +347,8 @@ static void many_at_once(void **state)
     static struct outcome o[MANY];
     struct talk t;
     (void)state;
-    open_talk(&t, (struct pq_http2_server_settings){.limits = {.streams = 10}}, (struct pq_http2_client_settings){.limits = {.connections = 3}});
+    open_talk(&t, (struct pq_http2_server_settings){.limits = {.streams = 10}},
+              (struct pq_http2_client_settings){.limits = {.connections = 3}});
     for (int i = 0; i < MANY; i++)
         ask(&t, "GET", "/1000", pq_span("", 0), &o[i]);
     run(&t);
@@ -358,7 +364,8 @@ static void too_many_connections(void **state)
     struct talk t;
     struct outcome o[2];
     (void)state;
-    open_talk(&t, (struct pq_http2_server_settings){.limits = {.connections = 1}}, (struct pq_http2_client_settings){.fresh = true});
+    open_talk(&t, (struct pq_http2_server_settings){.limits = {.connections = 1}},
+              (struct pq_http2_client_settings){.fresh = true});
     ask(&t, "GET", "/hold", pq_span("", 0), &o[0]);
     turn(&t, 10 * MS);
     ask(&t, "GET", "/5", pq_span("", 0), &o[1]);
@@ -378,9 +385,11 @@ static void without_memory(void **state)
     (void)state;
     for (long n = 1; n < 200; n++) {
         struct talk t = {.loop = ev_loop_new(EVFLAG_AUTO)};
-        struct pq_http2_server_settings s = {.name = "test", .address = loopback(), .request = serve, .timeouts = {.request = 20 * MS}};
+        struct pq_http2_server_settings s = {
+            .name = "test", .address = loopback(), .request = serve, .timeouts = {.request = 20 * MS}};
         struct pq_http2_client_settings c = {.timeouts = {.request = 20 * MS}};
-        struct pq_http2_call call = {.method = "GET", .path = "/echo", .done = on_outcome}; /* allocates nothing of the test's */
+        struct pq_http2_call call = {
+            .method = "GET", .path = "/echo", .done = on_outcome}; /* allocates nothing of the test's */
         struct outcome o = {.talk = &t};
         ev_now_update(t.loop);
         pq_alloc_fail_at(n);
@@ -415,11 +424,21 @@ static void without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bodies), cmocka_unit_test(tiny_windows), cmocka_unit_test(trailers_and_head), cmocka_unit_test(limits),
-        cmocka_unit_test(header_list_limit), cmocka_unit_test(fresh_connections_have_times),
-        cmocka_unit_test(kept_connections_have_times_once), cmocka_unit_test(idle), cmocka_unit_test(timeouts),
-        cmocka_unit_test(nobody_listens), cmocka_unit_test(freed_client_ends_calls), cmocka_unit_test(drain),
-        cmocka_unit_test(many_at_once), cmocka_unit_test(too_many_connections), cmocka_unit_test(without_memory),
+        cmocka_unit_test(bodies),
+        cmocka_unit_test(tiny_windows),
+        cmocka_unit_test(trailers_and_head),
+        cmocka_unit_test(limits),
+        cmocka_unit_test(header_list_limit),
+        cmocka_unit_test(fresh_connections_have_times),
+        cmocka_unit_test(kept_connections_have_times_once),
+        cmocka_unit_test(idle),
+        cmocka_unit_test(timeouts),
+        cmocka_unit_test(nobody_listens),
+        cmocka_unit_test(freed_client_ends_calls),
+        cmocka_unit_test(drain),
+        cmocka_unit_test(many_at_once),
+        cmocka_unit_test(too_many_connections),
+        cmocka_unit_test(without_memory),
     };
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);

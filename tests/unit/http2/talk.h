@@ -62,7 +62,8 @@ static inline void ask(struct talk *t, const char *method, const char *path, str
 {
     *o = (struct outcome){.talk = t};
     t->pending++;
-    struct pq_http2_call call = {.method = method, .authority = t->authority, .path = path, .body = body, .done = on_outcome, .context = o};
+    struct pq_http2_call call = {
+        .method = method, .authority = t->authority, .path = path, .body = body, .done = on_outcome, .context = o};
     assert_int_equal(pq_http2_client_call(t->client, &call, NULL), 0);
 }
 

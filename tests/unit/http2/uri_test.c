@@ -18,7 +18,13 @@ static void assert_span(struct pq_span s, const char *text)
 
 static void parses(void **state)
 {
-    static const struct { const char *text; bool tls; const char *host; uint16_t port; const char *path, *query, *authority; } rows[] = {
+    static const struct {
+        const char *text;
+        bool tls;
+        const char *host;
+        uint16_t port;
+        const char *path, *query, *authority;
+    } rows[] = {
         {"http://127.0.0.1:8000", false, "127.0.0.1", 8000, "", "", "127.0.0.1:8000"},
         {"https://nrf.5gc.example", true, "nrf.5gc.example", 443, "", "", "nrf.5gc.example:443"},
         {"http://nrf/", false, "nrf", 80, "/", "", "nrf:80"},
@@ -45,9 +51,28 @@ static void parses(void **state)
 static void refuses(void **state)
 {
     static const char *const rows[] = {
-        "", "http", "http:/h", "http://", "ftp://h", "HTTP://h", "http://user@h", "http://h:", "http://h:0", "http://h:65536",
-        "http://h:1x", "http://h:123456", "http://[::1", "http://[]", "http://[g::]", "http://h/a b", "http://h/a#b", "http://h?a b",
-        "http://h\x7f", "http://-\x01", "//h", "http://h:80:80",
+        "",
+        "http",
+        "http:/h",
+        "http://",
+        "ftp://h",
+        "HTTP://h",
+        "http://user@h",
+        "http://h:",
+        "http://h:0",
+        "http://h:65536",
+        "http://h:1x",
+        "http://h:123456",
+        "http://[::1",
+        "http://[]",
+        "http://[g::]",
+        "http://h/a b",
+        "http://h/a#b",
+        "http://h?a b",
+        "http://h\x7f",
+        "http://-\x01",
+        "//h",
+        "http://h:80:80",
     };
     (void)state;
     for (size_t i = 0; i < PQ_COUNT(rows); i++) {
@@ -111,10 +136,22 @@ static void splits_paths(void **state)
 
 static void decodes(void **state)
 {
-    static const struct { const char *in; int want; const char *out; } rows[] = {
-        {"", 0, ""}, {"abc", 0, "abc"}, {"a%20b", 0, "a b"}, {"%7b%7D", 0, "{}"}, {"a+b", 0, "a+b"}, {"%", PQ_E_SYNTAX, NULL},
-        {"%4", PQ_E_SYNTAX, NULL}, {"%g0", PQ_E_SYNTAX, NULL}, {"%0g", PQ_E_SYNTAX, NULL}, {"%00", PQ_E_SYNTAX, NULL},
-        {"%2F", 0, "/"}, {"%c3%a4", 0, "\xc3\xa4"}, {"12345678", PQ_E_TOO_LONG, NULL}, {"%31234567", 0, "1234567"},
+    static const struct { const char *in; int want; const char *out;
+    } rows[] = {
+        {"", 0, ""},
+        {"abc", 0, "abc"},
+        {"a%20b", 0, "a b"},
+        {"%7b%7D", 0, "{}"},
+        {"a+b", 0, "a+b"},
+        {"%", PQ_E_SYNTAX, NULL},
+        {"%4", PQ_E_SYNTAX, NULL},
+        {"%g0", PQ_E_SYNTAX, NULL},
+        {"%0g", PQ_E_SYNTAX, NULL},
+        {"%00", PQ_E_SYNTAX, NULL},
+        {"%2F", 0, "/"},
+        {"%c3%a4", 0, "\xc3\xa4"},
+        {"12345678", PQ_E_TOO_LONG, NULL},
+        {"%31234567", 0, "1234567"},
     };
     (void)state;
     for (size_t i = 0; i < PQ_COUNT(rows); i++) {
@@ -152,9 +189,14 @@ static void round_trip(void **state)
 
 static void parameters(void **state)
 {
-    static const struct { const char *query; size_t count; int end; const char *names, *values; } rows[] = {
-        {"", 0, PQ_E_NOT_FOUND, "", ""}, {"a=1", 1, PQ_E_NOT_FOUND, "a,", "1,"}, {"a=1&b=&c&d=e=f", 4, PQ_E_NOT_FOUND, "a,b,c,d,", "1,,,e=f,"},
-        {"&&a=1&&", 1, PQ_E_NOT_FOUND, "a,", "1,"}, {"=x", 0, PQ_E_SYNTAX, "", ""}, {"a&=x", 1, PQ_E_SYNTAX, "a,", ","},
+    static const struct { const char *query; size_t count; int end; const char *names, *values;
+    } rows[] = {
+        {"", 0, PQ_E_NOT_FOUND, "", ""},
+        {"a=1", 1, PQ_E_NOT_FOUND, "a,", "1,"},
+        {"a=1&b=&c&d=e=f", 4, PQ_E_NOT_FOUND, "a,b,c,d,", "1,,,e=f,"},
+        {"&&a=1&&", 1, PQ_E_NOT_FOUND, "a,", "1,"},
+        {"=x", 0, PQ_E_SYNTAX, "", ""},
+        {"a&=x", 1, PQ_E_SYNTAX, "a,", ","},
     };
     (void)state;
     for (size_t i = 0; i < PQ_COUNT(rows); i++) {
@@ -163,8 +205,10 @@ static void parameters(void **state)
         size_t count = 0;
         int e;
         while ((e = pq_uri_next_parameter(&query, &name, &value)) == 0) {
-            snprintf(names + strlen(names), sizeof names - strlen(names), "%.*s,", (int)name.len, (const char *)name.at);
-            snprintf(values + strlen(values), sizeof values - strlen(values), "%.*s,", (int)value.len, (const char *)value.at);
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%.*s,", (int)name.len,
+                     (const char *)name.at);
+            snprintf(values + strlen(values), sizeof values - strlen(values), "%.*s,", (int)value.len,
+                     (const char *)value.at);
             count++;
         }
         assert_int_equal(e, rows[i].end);
@@ -177,8 +221,9 @@ static void parameters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parses),       cmocka_unit_test(refuses),    cmocka_unit_test(prefixes),   cmocka_unit_test(length_cap),
-        cmocka_unit_test(splits_paths), cmocka_unit_test(decodes),    cmocka_unit_test(round_trip), cmocka_unit_test(parameters),
+        cmocka_unit_test(parses),     cmocka_unit_test(refuses),      cmocka_unit_test(prefixes),
+        cmocka_unit_test(length_cap), cmocka_unit_test(splits_paths), cmocka_unit_test(decodes),
+        cmocka_unit_test(round_trip), cmocka_unit_test(parameters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

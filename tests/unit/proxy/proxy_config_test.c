@@ -14,9 +14,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define TLS "tls: {certificate: a.crt, key: a.key, ca: root.crt}\n"
+#define TLS     "tls: {certificate: a.crt, key: a.key, ca: root.crt}\n"
 #define INGRESS "ingress: [{name: sbi, listen: '198.18.0.2:7777', forward: '127.0.0.1:8000'}]\n"
-#define EGRESS "egress: [{name: nrf, listen: '127.0.0.1:9001', connect: '198.18.0.2:7777', peers: [nrf.example]}]\n"
+#define EGRESS  "egress: [{name: nrf, listen: '127.0.0.1:9001', connect: '198.18.0.2:7777', peers: [nrf.example]}]\n"
 
 static int parse(const char *text, struct pq_proxy_config *c, struct pq_why *why)
 {
@@ -46,18 +46,20 @@ static void all_keys_are_read(void **state)
     (void)state;
     DEFER(free_config) struct pq_proxy_config c = {0};
     struct pq_why why = {""};
-    int e = parse("log: {level: debug, format: json}\n"
-                  "tcp_nodelay: false\n"
-                  "timeouts: {handshake: 1s, connect: 250ms, idle: 5min, drain: 2s}\n"
-                  "limits: {connections: 12, buffer: 128KiB}\n"
-                  "tls: {certificate: a.crt, key: /k/a.key, ca: root.crt, crl: crl.pem, policy: {mode: hybrid, level: 5}}\n"
-                  "ingress:\n"
-                  "  - {name: sbi, listen: '198.18.0.2:7777', forward: 'unix:/run/nrf.sock', peers: [amf.example, 'urn:uuid:1'],\n"
-                  "     tls: {ca: other.crt, policy: {mode: pure, level: 1, require: [pq-kex]}}}\n"
-                  "  - {name: far, listen: '[::]:7778', forward: '198.18.0.9:80', forward_remote: true}\n"
-                  "egress:\n"
-                  "  - {name: nrf, listen: 'unix:/run/egress.sock', connect: 'nrf.example:7777', peers: nrf.example}\n",
-                  &c, &why);
+    int e =
+        parse("log: {level: debug, format: json}\n"
+              "tcp_nodelay: false\n"
+              "timeouts: {handshake: 1s, connect: 250ms, idle: 5min, drain: 2s}\n"
+              "limits: {connections: 12, buffer: 128KiB}\n"
+              "tls: {certificate: a.crt, key: /k/a.key, ca: root.crt, crl: crl.pem, policy: {mode: hybrid, level: 5}}\n"
+              "ingress:\n"
+              "  - {name: sbi, listen: '198.18.0.2:7777', forward: 'unix:/run/nrf.sock', peers: [amf.example, "
+              "'urn:uuid:1'],\n"
+              "     tls: {ca: other.crt, policy: {mode: pure, level: 1, require: [pq-kex]}}}\n"
+              "  - {name: far, listen: '[::]:7778', forward: '198.18.0.9:80', forward_remote: true}\n"
+              "egress:\n"
+              "  - {name: nrf, listen: 'unix:/run/egress.sock', connect: 'nrf.example:7777', peers: nrf.example}\n",
+              &c, &why);
     if (e < 0)
         fail_msg("%s", why.text);
     assert_int_equal(c.log.level, PQ_LOG_DEBUG);
@@ -102,7 +104,8 @@ static const struct {
     {TLS INGRESS "colour: red\n", "3:9: the proxy's configuration has no \"colour\""},
     {TLS "ingress: [{name: sbi, listen: '127.0.0.1:1', forward: '127.0.0.1:2', connect: '127.0.0.1:3'}]\n",
      "an ingress has no \"connect\""},
-    {TLS "egress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:2', peers: [x]}]\n", "an egress has no \"forward\""},
+    {TLS "egress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:2', peers: [x]}]\n",
+     "an egress has no \"forward\""},
     {TLS "ingress: [{listen: '127.0.0.1:1', forward: '127.0.0.1:2'}]\n", "an ingress needs \"name\""},
     {TLS "ingress: [{name: 'a b', listen: '127.0.0.1:1', forward: '127.0.0.1:2'}]\n",
      "2:19: name: \"a b\" may hold letters, digits, '-', '_' and '.' only"},
@@ -128,25 +131,32 @@ static const struct {
     {TLS "egress: [{name: a, listen: '127.0.0.1:1', connect: '198.18.0.3:80', forward_remote: true, peers: [x]}]\n",
      "an egress has no \"forward_remote\""},
     /* names of peers */
-    {TLS "egress: [{name: a, listen: '127.0.0.1:1', connect: '198.18.0.3:80'}]\n", "2:10: egress \"a\" needs \"peers\""},
-    {TLS "egress: [{name: a, listen: '127.0.0.1:1', connect: '198.18.0.3:80', peers: []}]\n", "peers: names at least one peer"},
-    {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80', peers: []}]\n", "peers: names at least one peer"},
+    {TLS "egress: [{name: a, listen: '127.0.0.1:1', connect: '198.18.0.3:80'}]\n",
+     "2:10: egress \"a\" needs \"peers\""},
+    {TLS "egress: [{name: a, listen: '127.0.0.1:1', connect: '198.18.0.3:80', peers: []}]\n",
+     "peers: names at least one peer"},
+    {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80', peers: []}]\n",
+     "peers: names at least one peer"},
     {TLS "egress: [{name: a, listen: '127.0.0.1:1', connect: '198.18.0.3:80', peers: ['*.example']}]\n",
      "2:78: peers: \"*.example\" is no name"},
-    {TLS "egress: [{name: a, listen: '127.0.0.1:1', connect: '198.18.0.3:80', peers: [x, 'a b']}]\n", "\"a b\" is no name"},
+    {TLS "egress: [{name: a, listen: '127.0.0.1:1', connect: '198.18.0.3:80', peers: [x, 'a b']}]\n",
+     "\"a b\" is no name"},
     /* addresses */
     {TLS "ingress: [{name: a, listen: 7777, forward: '127.0.0.1:80'}]\n", "2:29: \"7777\" is no address"},
     {TLS "ingress: [{name: a, listen: '127.0.0.1:65536', forward: '127.0.0.1:80'}]\n", "is no address"},
     {TLS "ingress: [{name: a, listen: '1.2.3:80', forward: '127.0.0.1:80'}]\n", "\"1.2.3:80\" is no address"},
     {TLS "ingress: [{name: a, listen: 'localhost:80', forward: '127.0.0.1:80'}]\n", "a listener needs the number"},
     {TLS "ingress: [{name: a, listen: ['127.0.0.1:80'], forward: '127.0.0.1:80'}]\n", "an address is a single text"},
-    {TLS "ingress: [{name: a, listen: '127.0.0.1:80', forward: '127.0.0.1:0'}]\n", "forward: nothing answers on port 0"},
+    {TLS "ingress: [{name: a, listen: '127.0.0.1:80', forward: '127.0.0.1:0'}]\n",
+     "forward: nothing answers on port 0"},
     {TLS "egress: [{name: a, listen: '127.0.0.1:80', connect: 'a..b:80', peers: [x]}]\n", "\"a..b:80\" is no address"},
     {TLS "egress: [{name: a, listen: '127.0.0.1:80', connect: 'a.b', peers: [x]}]\n", "\"a.b\" is no address"},
-    {TLS "egress: [{name: a, listen: 'unix:', connect: 'a.b:1', peers: [x]}]\n", "a unix socket's path has 1 to 107 characters"},
+    {TLS "egress: [{name: a, listen: 'unix:', connect: 'a.b:1', peers: [x]}]\n",
+     "a unix socket's path has 1 to 107 characters"},
     /* two of one */
-    {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80'}, {name: a, listen: '127.0.0.1:2', forward: "
-         "'127.0.0.1:80'}]\n",
+    {TLS
+     "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80'}, {name: a, listen: '127.0.0.1:2', forward: "
+     "'127.0.0.1:80'}]\n",
      "2:77: name: there is already a listener \"a\""},
     {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80'}]\n"
          "egress: [{name: b, listen: '127.0.0.1:1', connect: '127.0.0.1:80', peers: [x]}]\n",
@@ -164,7 +174,8 @@ static const struct {
      "mode classical offers nothing that is pq-auth"},
     {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80', tls: {certificate: x.crt}}]\n",
      "a certificate goes with its key"},
-    {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80', tls: {policy: {mode: plain}}}]\n", "mode"},
+    {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80', tls: {policy: {mode: plain}}}]\n",
+     "mode"},
     {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80', tls: {policy: {level: 2}}}]\n", "level"},
 };
 
@@ -190,13 +201,16 @@ static const char *const good[] = {
     TLS "egress: [{name: a, listen: '[::1]:1', connect: '198.18.0.3:80', peers: ['198.18.0.3']}]\n",
     TLS "egress: [{name: a, listen: '127.9.9.9:1', connect: 'a-b.c_d.example:80', peers: ['urn:uuid:x']}]\n",
     TLS "egress: [{name: a, listen: '0.0.0.0:1', listen_remote: true, connect: '198.18.0.3:80', peers: [x]}]\n",
-    TLS "ingress: [{name: a, listen: '127.0.0.1:0', forward: '127.0.0.1:80'}, {name: b, listen: '127.0.0.1:0', forward: "
-        "'127.0.0.1:80'}]\n",
-    TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80'}, {name: b, listen: '127.0.0.2:1', forward: "
-        "'127.0.0.1:80'}]\n",
+    TLS
+    "ingress: [{name: a, listen: '127.0.0.1:0', forward: '127.0.0.1:80'}, {name: b, listen: '127.0.0.1:0', forward: "
+    "'127.0.0.1:80'}]\n",
+    TLS
+    "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80'}, {name: b, listen: '127.0.0.2:1', forward: "
+    "'127.0.0.1:80'}]\n",
     TLS INGRESS "limits: {buffer: 4KiB, connections: 1000000}\ntimeouts: {handshake: 1ms, idle: 7d}\n",
     TLS INGRESS "limits: {buffer: 16MiB, connections: 1}\n",
-    "tls: {certificate: a, key: b, ca: c, policy: {mode: classical, level: 1, require: [pq-kex], groups: X25519MLKEM768}}\n" INGRESS,
+    "tls: {certificate: a, key: b, ca: c, policy: {mode: classical, level: 1, require: [pq-kex], groups: "
+    "X25519MLKEM768}}\n" INGRESS,
 };
 
 static void good_files_are_taken(void **state)
@@ -253,7 +267,8 @@ static void too_many_listeners_are_refused(void **state)
         assert_non_null(text);
         size_t used = (size_t)snprintf(text, size, "%singress:\n", TLS);
         for (size_t i = 0; i < count; i++)
-            used += (size_t)snprintf(text + used, size - used, "  - {name: n%zu, listen: '127.0.0.1:%zu', forward: 'unix:/x'}\n", i, i + 1);
+            used += (size_t)snprintf(text + used, size - used,
+                                     "  - {name: n%zu, listen: '127.0.0.1:%zu', forward: 'unix:/x'}\n", i, i + 1);
         struct pq_proxy_config c = {0};
         struct pq_why why = {""};
         assert_int_equal(parse(text, &c, &why), over ? PQ_E_CONFIG : 0);
@@ -271,7 +286,8 @@ static void every_allocation_may_fail(void **state)
         struct pq_proxy_config c = {0};
         struct pq_why why = {""};
         pq_alloc_fail_at(n);
-        int e = parse("tls: {certificate: a.crt, key: a.key, ca: root.crt, policy: {mode: hybrid, groups: X25519MLKEM768}}\n" INGRESS EGRESS,
+        int e = parse("tls: {certificate: a.crt, key: a.key, ca: root.crt, policy: {mode: hybrid, groups: "
+                      "X25519MLKEM768}}\n" INGRESS EGRESS,
                       &c, &why);
         bool reached = pq_alloc_failed();
         pq_alloc_fail_at(0);
@@ -295,7 +311,8 @@ static void names_are_looked_up_later(void **state)
     assert_true(pq_proxy_listener_at(&c, 0)->target.known);
     assert_int_equal(pq_address_port(&pq_proxy_listener_at(&c, 0)->target.at), 80);
     pq_proxy_config_free(&c);
-    assert_int_equal(parse(TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: 'nowhere.invalid:80'}]\n", &c, &why), 0);
+    assert_int_equal(
+        parse(TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: 'nowhere.invalid:80'}]\n", &c, &why), 0);
     assert_int_equal(pq_proxy_config_resolve(&c, &why), PQ_E_NOT_FOUND);
     assert_non_null(strstr(why.text, "etc/p.yaml:2:54: the name in nowhere.invalid:80 can't be resolved"));
     pq_proxy_config_free(&c);

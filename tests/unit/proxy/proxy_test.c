@@ -29,13 +29,14 @@ static int make_world(void **state)
     assert_non_null(w);
     certs_new(&w->certs);
     const struct cert *root = certs_make(&w->certs, (struct cert_how){.algorithm = "p384", .name = "root", .ca = true});
-    const struct cert *leaf =
-        certs_make(&w->certs, (struct cert_how){.algorithm = "p384", .name = "leaf", .issuer = root, .san = "DNS:leaf.example"});
-    snprintf(w->text, sizeof w->text,
-             "tls: {certificate: %s, key: %s, ca: %s, policy: {mode: classical, level: 3}}\n"
-             "ingress: [{name: sbi, listen: '127.0.0.1:0', forward: '127.0.0.1:9'}]\n"
-             "egress: [{name: nrf, listen: '127.0.0.1:0', connect: '127.0.0.1:9', peers: [leaf.example, '127.0.0.1']}]\n",
-             leaf->chain, leaf->key_file, root->chain);
+    const struct cert *leaf = certs_make(
+        &w->certs, (struct cert_how){.algorithm = "p384", .name = "leaf", .issuer = root, .san = "DNS:leaf.example"});
+    snprintf(
+        w->text, sizeof w->text,
+        "tls: {certificate: %s, key: %s, ca: %s, policy: {mode: classical, level: 3}}\n"
+        "ingress: [{name: sbi, listen: '127.0.0.1:0', forward: '127.0.0.1:9'}]\n"
+        "egress: [{name: nrf, listen: '127.0.0.1:0', connect: '127.0.0.1:9', peers: [leaf.example, '127.0.0.1']}]\n",
+        leaf->chain, leaf->key_file, root->chain);
     *state = w;
     return 0;
 }
@@ -111,7 +112,8 @@ static void names_that_no_certificate_shows_are_refused(void **state)
     assert_non_null(strstr(why.text, "p.yaml:3:31: egress \"nrf\": peers: one of them is no name"));
 }
 
-/* --- one connection --------------------------------------------------------------------------------------------------- */
+/* --- one connection ------------------------------------------------------------------------------------------------
+ */
 static int closed_count;
 static void count_closed(void *context)
 {

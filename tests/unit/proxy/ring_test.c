@@ -122,10 +122,8 @@ static void without_memory_it_stays_empty(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(holds_what_was_put_in),
-        cmocka_unit_test(takes_its_size_and_not_one_byte_more),
-        cmocka_unit_test(an_empty_one_starts_anew),
-        cmocka_unit_test(buffers_go_round),
+        cmocka_unit_test(holds_what_was_put_in),         cmocka_unit_test(takes_its_size_and_not_one_byte_more),
+        cmocka_unit_test(an_empty_one_starts_anew),      cmocka_unit_test(buffers_go_round),
         cmocka_unit_test(without_memory_it_stays_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
