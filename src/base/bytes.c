@@ -7,30 +7,18 @@
 
 #include "base/cleanup.h"
 
-struct pq_span pq_span(const void *at, size_t len)
-{
-    return (struct pq_span){at, len};
-}
+struct pq_span pq_span(const void *at, size_t len) { return (struct pq_span){at, len}; }
 
-struct pq_span pq_span_text(const char *text)
-{
-    return (struct pq_span){(const uint8_t *)text, strlen(text)};
-}
+struct pq_span pq_span_text(const char *text) { return (struct pq_span){(const uint8_t *)text, strlen(text)}; }
 
 bool pq_span_equal(struct pq_span a, struct pq_span b)
 {
     return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
-struct pq_reader pq_reader(struct pq_span in)
-{
-    return (struct pq_reader){in.at, in.at + in.len};
-}
+struct pq_reader pq_reader(struct pq_span in) { return (struct pq_reader){in.at, in.at + in.len}; }
 
-size_t pq_reader_left(const struct pq_reader *r)
-{
-    return (size_t)(r->end - r->at);
-}
+size_t pq_reader_left(const struct pq_reader *r) { return (size_t)(r->end - r->at); }
 
 static int read_integer(struct pq_reader *r, unsigned bytes, uint64_t *out)
 {
@@ -75,10 +63,7 @@ int pq_read_u32(struct pq_reader *r, uint32_t *out)
     return 0;
 }
 
-int pq_read_u64(struct pq_reader *r, uint64_t *out)
-{
-    return read_integer(r, 8, out);
-}
+int pq_read_u64(struct pq_reader *r, uint64_t *out) { return read_integer(r, 8, out); }
 
 int pq_read_bytes(struct pq_reader *r, size_t len, struct pq_span *out)
 {
@@ -101,10 +86,7 @@ int pq_read_vector(struct pq_reader *r, unsigned length_bytes, size_t cap, struc
     return 0;
 }
 
-struct pq_writer pq_writer(void *at, size_t size)
-{
-    return (struct pq_writer){at, 0, size};
-}
+struct pq_writer pq_writer(void *at, size_t size) { return (struct pq_writer){at, 0, size}; }
 
 static int write_integer(struct pq_writer *w, unsigned bytes, uint64_t v)
 {
@@ -168,10 +150,7 @@ int pq_buf_append(struct pq_buf *b, const void *bytes, size_t len)
     return 0;
 }
 
-int pq_buf_text(struct pq_buf *b, const char *text)
-{
-    return pq_buf_append(b, text, strlen(text));
-}
+int pq_buf_text(struct pq_buf *b, const char *text) { return pq_buf_append(b, text, strlen(text)); }
 
 int pq_buf_printf(struct pq_buf *b, const char *format, ...)
 {

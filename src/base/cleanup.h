@@ -15,36 +15,36 @@
 #define DEFER(function) __attribute__((cleanup(function)))
 
 /* Moves a pointer out of a variable and leaves NULL; TAKE_FD the same for a descriptor, leaving -1. */
-#define TAKE(pointer)                             \
-    __extension__({                               \
-        __typeof__(pointer) taken_ = (pointer);   \
-        (pointer) = NULL;                         \
-        taken_;                                   \
+#define TAKE(pointer)                                                                                                  \
+    __extension__({                                                                                                    \
+        __typeof__(pointer) taken_ = (pointer);                                                                        \
+        (pointer) = NULL;                                                                                              \
+        taken_;                                                                                                        \
     })
-#define TAKE_FD(fd)             \
-    __extension__({             \
-        int taken_ = (fd);      \
-        (fd) = -1;              \
-        taken_;                 \
+#define TAKE_FD(fd)                                                                                                    \
+    __extension__({                                                                                                    \
+        int taken_ = (fd);                                                                                             \
+        (fd) = -1;                                                                                                     \
+        taken_;                                                                                                        \
     })
 
 /* Returns from the function with the error if there is one. */
-#define TRY(expression)          \
-    do {                         \
-        int try_ = (expression); \
-        if (try_ < 0)            \
-            return try_;         \
+#define TRY(expression)                                                                                                \
+    do {                                                                                                               \
+        int try_ = (expression);                                                                                       \
+        if (try_ < 0)                                                                                                  \
+            return try_;                                                                                               \
     } while (0)
 
 #define PQ_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Defines NAME_freep(), the cleanup function for a variable of that pointer type. */
-#define PQ_DEFINE_FREEP(type, function)          \
-    static inline void function##p(type **p)     \
-    {                                            \
-        if (*p)                                  \
-            function(*p);                        \
-        *p = NULL;                               \
+#define PQ_DEFINE_FREEP(type, function)                                                                                \
+    static inline void function##p(type **p)                                                                           \
+    {                                                                                                                  \
+        if (*p)                                                                                                        \
+            function(*p);                                                                                              \
+        *p = NULL;                                                                                                     \
     }
 
 static inline void pq_freep(void *p)

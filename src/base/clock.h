@@ -12,7 +12,7 @@
 
 #define PQ_NS_PER_US 1000LL
 #define PQ_NS_PER_MS 1000000LL
-#define PQ_NS_PER_S 1000000000LL
+#define PQ_NS_PER_S  1000000000LL
 
 int64_t pq_clock_ns(void);            /* CLOCK_MONOTONIC */
 int64_t pq_clock_wall_ns(void);       /* CLOCK_REALTIME, since 1970-01-01T00:00:00Z */

@@ -136,18 +136,27 @@ static int read_scalar(const struct pq_node *n, const struct pq_field *f, void *
 {
     int64_t v = 0;
     switch (f->type) {
-    case PQ_FIELD_STRING: return read_string(n, f, at, why);
-    case PQ_FIELD_BOOL: return read_bool(n, f, at, why);
-    case PQ_FIELD_REAL: return read_real(n, f, at, why);
-    case PQ_FIELD_CHOICE: return read_choice(n, f, at, why);
+    case PQ_FIELD_STRING:
+        return read_string(n, f, at, why);
+    case PQ_FIELD_BOOL:
+        return read_bool(n, f, at, why);
+    case PQ_FIELD_REAL:
+        return read_real(n, f, at, why);
+    case PQ_FIELD_CHOICE:
+        return read_choice(n, f, at, why);
     case PQ_FIELD_INT: {
         bool limited = f->low || f->high;
-        TRY(with_place(n, f, why,
-                       pq_int_parse(pq_node_text(n), limited ? f->low : INT64_MIN, limited ? f->high : INT64_MAX, &v, why)));
+        TRY(with_place(
+            n, f, why,
+            pq_int_parse(pq_node_text(n), limited ? f->low : INT64_MIN, limited ? f->high : INT64_MAX, &v, why)));
         break;
     }
-    case PQ_FIELD_DURATION: TRY(with_place(n, f, why, pq_duration_parse(pq_node_text(n), &v, why))); break;
-    default: TRY(with_place(n, f, why, pq_size_parse(pq_node_text(n), &v, why))); break;
+    case PQ_FIELD_DURATION:
+        TRY(with_place(n, f, why, pq_duration_parse(pq_node_text(n), &v, why)));
+        break;
+    default:
+        TRY(with_place(n, f, why, pq_size_parse(pq_node_text(n), &v, why)));
+        break;
     }
     TRY(check_range(n, f, v, why));
     *(int64_t *)at = v;
@@ -158,11 +167,16 @@ static int read_field(const struct pq_node *n, const struct pq_field *f, void *a
 {
     enum pq_node_kind kind = pq_node_kind(n);
     switch (f->type) {
-    case PQ_FIELD_CUSTOM: return f->custom(n, at, why);
-    case PQ_FIELD_STRINGS: return kind == PQ_NODE_MAP ? wrong_kind(n, f, "a list of texts", why) : read_strings(n, f, at, why);
-    case PQ_FIELD_STRUCT: return pq_config_read(n, f->of, at, why);
-    case PQ_FIELD_STRUCTS: return kind != PQ_NODE_LIST ? wrong_kind(n, f, "a list", why) : read_structs(n, f, at, why);
-    default: return kind != PQ_NODE_SCALAR ? wrong_kind(n, f, "a single value", why) : read_scalar(n, f, at, why);
+    case PQ_FIELD_CUSTOM:
+        return f->custom(n, at, why);
+    case PQ_FIELD_STRINGS:
+        return kind == PQ_NODE_MAP ? wrong_kind(n, f, "a list of texts", why) : read_strings(n, f, at, why);
+    case PQ_FIELD_STRUCT:
+        return pq_config_read(n, f->of, at, why);
+    case PQ_FIELD_STRUCTS:
+        return kind != PQ_NODE_LIST ? wrong_kind(n, f, "a list", why) : read_structs(n, f, at, why);
+    default:
+        return kind != PQ_NODE_SCALAR ? wrong_kind(n, f, "a single value", why) : read_scalar(n, f, at, why);
     }
 }
 

@@ -2,9 +2,9 @@
  * "FILE:LINE:COLUMN:" and says what would be right.
  *
  * Spec:   YAML 1.2 core schema (libfyaml parses); units below. A file is at most 1 MiB, 64 levels deep.
- * Owns:   pq_config_load() fills a caller's struct, whose strings and lists pq_config_free() frees. Nodes live as long as
- *         their document.
- * Errors: PQ_E_CONFIG (with line and column), PQ_E_NOENT and the like (file), PQ_E_NOMEM. On error *out is freed and zeroed.
+ * Owns:   pq_config_load() fills a caller's struct, whose strings and lists pq_config_free() frees. Nodes live as long
+ * as their document. Errors: PQ_E_CONFIG (with line and column), PQ_E_NOENT and the like (file), PQ_E_NOMEM. On error
+ * *out is freed and zeroed.
  */
 #ifndef PQ_BASE_CONFIG_H
 #define PQ_BASE_CONFIG_H
@@ -33,19 +33,22 @@ enum pq_node_kind pq_node_kind(const struct pq_node *n);
 /* The scalar's text; NULL for a list or map. */
 const char *pq_node_text(const struct pq_node *n);
 size_t pq_node_count(const struct pq_node *n); /* items of a list, pairs of a map, 0 for a scalar */
-const struct pq_node *pq_node_item(const struct pq_node *n, size_t i);           /* i-th of a list */
-const struct pq_node *pq_node_pair(const struct pq_node *n, size_t i, const char **key); /* i-th of a map, in file order */
-const struct pq_node *pq_node_get(const struct pq_node *map, const char *key);   /* NULL where there is none */
+const struct pq_node *pq_node_item(const struct pq_node *n, size_t i); /* i-th of a list */
+const struct pq_node *pq_node_pair(const struct pq_node *n, size_t i,
+                                   const char **key);                          /* i-th of a map, in file order */
+const struct pq_node *pq_node_get(const struct pq_node *map, const char *key); /* NULL where there is none */
 /* PQ_E_CONFIG with "FILE:LINE:COLUMN: " before the sentence. */
 int pq_node_why(const struct pq_node *n, struct pq_why *why, const char *format, ...) PQ_PRINTF(3, 4);
 
-/* --- a table of fields ----------------------------------------------------------------------------------------------- */
+/* --- a table of fields -----------------------------------------------------------------------------------------------
+ */
 enum pq_field_type {
     PQ_FIELD_STRING,   /* char *, not empty */
     PQ_FIELD_BOOL,     /* bool: true or false, nothing else */
     PQ_FIELD_INT,      /* int64_t, decimal, within low..high */
     PQ_FIELD_REAL,     /* double, within low..high */
-    PQ_FIELD_DURATION, /* int64_t nanoseconds: "250ms" (ns, us, ms, s, min, h, d); a number without unit is refused but 0 */
+    PQ_FIELD_DURATION, /* int64_t nanoseconds: "250ms" (ns, us, ms, s, min, h, d); a number without unit is refused but
+                          0 */
     PQ_FIELD_SIZE,     /* int64_t bytes: "64KiB" (B, KiB, MiB, GiB) */
     PQ_FIELD_CHOICE,   /* int: index into choices */
     PQ_FIELD_STRINGS,  /* struct pq_strings; a single scalar is a list of one */

@@ -7,8 +7,8 @@
 #include "base/config.h"
 #include "base/file.h"
 
-/* The tree is copied out of libfyaml once: nodes then have NUL-terminated texts and plain positions, and duplicate keys,
- * aliases and depth are judged in one place. */
+/* The tree is copied out of libfyaml once: nodes then have NUL-terminated texts and plain positions, and duplicate
+ * keys, aliases and depth are judged in one place. */
 enum { MAX_FILE = 1 << 20, MAX_DEPTH = 64, MAX_NODES = 100000 };
 
 struct pq_node {
@@ -147,7 +147,8 @@ static int syntax_why(struct fy_diag *diag, const char *name, struct pq_why *why
     struct fy_diag_error *e = fy_diag_errors_iterate(diag, &iterator);
     if (!e)
         return pq_why(why, PQ_E_CONFIG, "%s:1:1: this is no YAML document", name);
-    return pq_why(why, PQ_E_CONFIG, "%s:%d:%d: %.300s", name, e->line > 0 ? e->line : 1, e->column > 0 ? e->column : 1, e->msg);
+    return pq_why(why, PQ_E_CONFIG, "%s:%d:%d: %.300s", name, e->line > 0 ? e->line : 1, e->column > 0 ? e->column : 1,
+                  e->msg);
 }
 
 static void diag_destroyp(struct fy_diag **d)

@@ -14,10 +14,7 @@ static const struct {
 #undef X
 };
 
-static int row_of(int code)
-{
-    return code > PQ_E_BASE && code < PQ_E_END ? code - PQ_E_BASE - 1 : -1;
-}
+static int row_of(int code) { return code > PQ_E_BASE && code < PQ_E_END ? code - PQ_E_BASE - 1 : -1; }
 
 const char *pq_error_text(int code)
 {
@@ -46,14 +43,14 @@ int pq_error_from_errno(int err)
     static const struct {
         int err, code;
     } map[] = {
-        {ENOMEM, PQ_E_NOMEM},          {ENOBUFS, PQ_E_NOMEM},           {ENOENT, PQ_E_NOENT},
-        {ENOTDIR, PQ_E_NOENT},         {EEXIST, PQ_E_EXISTS},           {EACCES, PQ_E_PERMISSION},
-        {EPERM, PQ_E_PERMISSION},      {EMFILE, PQ_E_LIMIT},            {ENFILE, PQ_E_LIMIT},
-        {ENOSPC, PQ_E_LIMIT},          {EDQUOT, PQ_E_LIMIT},            {EINVAL, PQ_E_INVALID},
-        {EOPNOTSUPP, PQ_E_UNSUPPORTED}, {ENOSYS, PQ_E_UNSUPPORTED},     {EAFNOSUPPORT, PQ_E_UNSUPPORTED},
-        {ETIMEDOUT, PQ_E_TIMEOUT},     {ECONNREFUSED, PQ_E_REFUSED},    {EHOSTUNREACH, PQ_E_REFUSED},
-        {ENETUNREACH, PQ_E_REFUSED},   {ECONNRESET, PQ_E_RESET},        {EPIPE, PQ_E_RESET},
-        {ECONNABORTED, PQ_E_RESET},    {EINTR, PQ_E_INTERRUPTED},
+        {ENOMEM, PQ_E_NOMEM},           {ENOBUFS, PQ_E_NOMEM},        {ENOENT, PQ_E_NOENT},
+        {ENOTDIR, PQ_E_NOENT},          {EEXIST, PQ_E_EXISTS},        {EACCES, PQ_E_PERMISSION},
+        {EPERM, PQ_E_PERMISSION},       {EMFILE, PQ_E_LIMIT},         {ENFILE, PQ_E_LIMIT},
+        {ENOSPC, PQ_E_LIMIT},           {EDQUOT, PQ_E_LIMIT},         {EINVAL, PQ_E_INVALID},
+        {EOPNOTSUPP, PQ_E_UNSUPPORTED}, {ENOSYS, PQ_E_UNSUPPORTED},   {EAFNOSUPPORT, PQ_E_UNSUPPORTED},
+        {ETIMEDOUT, PQ_E_TIMEOUT},      {ECONNREFUSED, PQ_E_REFUSED}, {EHOSTUNREACH, PQ_E_REFUSED},
+        {ENETUNREACH, PQ_E_REFUSED},    {ECONNRESET, PQ_E_RESET},     {EPIPE, PQ_E_RESET},
+        {ECONNABORTED, PQ_E_RESET},     {EINTR, PQ_E_INTERRUPTED},
     };
     for (size_t i = 0; i < sizeof map / sizeof map[0]; i++)
         if (map[i].err == err)

@@ -7,38 +7,38 @@
 #ifndef PQ_BASE_ERROR_H
 #define PQ_BASE_ERROR_H
 
-#define PQ_MUST_CHECK __attribute__((warn_unused_result))
+#define PQ_MUST_CHECK        __attribute__((warn_unused_result))
 #define PQ_PRINTF(at, first) __attribute__((format(printf, at, first)))
 
 enum pq_blame { PQ_BLAME_PEER, PQ_BLAME_US, PQ_BLAME_RESOURCE };
 
 /* X(name, blame, text) */
-#define PQ_ERRORS(X)                                                               \
-    X(NOMEM, RESOURCE, "out of memory")                                            \
-    X(IO, RESOURCE, "input/output error")                                          \
-    X(NOENT, RESOURCE, "no such file")                                             \
-    X(EXISTS, US, "already exists")                                                \
-    X(PERMISSION, RESOURCE, "permission denied")                                   \
-    X(LIMIT, RESOURCE, "limit reached")                                            \
-    X(UNSUPPORTED, RESOURCE, "not supported on this host")                         \
-    X(USAGE, US, "wrong usage")                                                    \
-    X(CONFIG, US, "wrong configuration")                                           \
-    X(INVALID, US, "invalid argument")                                             \
-    X(CRYPTO, US, "the cryptographic library failed")                              \
-    X(WANT_READ, RESOURCE, "waiting for data")                                     \
-    X(WANT_WRITE, RESOURCE, "waiting for room to write")                           \
-    X(TIMEOUT, PEER, "timed out")                                                  \
-    X(REFUSED, PEER, "connection refused")                                         \
-    X(RESET, PEER, "connection reset")                                             \
-    X(CLOSED, PEER, "end of stream")                                               \
-    X(TRUNCATED, PEER, "message ends early")                                       \
-    X(TOO_LONG, PEER, "message longer than its limit")                             \
-    X(TYPE, PEER, "unknown type")                                                  \
-    X(SYNTAX, PEER, "malformed message")                                           \
-    X(PROTOCOL, PEER, "protocol violation")                                        \
-    X(AUTH, PEER, "authentication failed")                                         \
-    X(POLICY, PEER, "refused by policy")                                           \
-    X(NOT_FOUND, PEER, "not found")                                                \
+#define PQ_ERRORS(X)                                                                                                   \
+    X(NOMEM, RESOURCE, "out of memory")                                                                                \
+    X(IO, RESOURCE, "input/output error")                                                                              \
+    X(NOENT, RESOURCE, "no such file")                                                                                 \
+    X(EXISTS, US, "already exists")                                                                                    \
+    X(PERMISSION, RESOURCE, "permission denied")                                                                       \
+    X(LIMIT, RESOURCE, "limit reached")                                                                                \
+    X(UNSUPPORTED, RESOURCE, "not supported on this host")                                                             \
+    X(USAGE, US, "wrong usage")                                                                                        \
+    X(CONFIG, US, "wrong configuration")                                                                               \
+    X(INVALID, US, "invalid argument")                                                                                 \
+    X(CRYPTO, US, "the cryptographic library failed")                                                                  \
+    X(WANT_READ, RESOURCE, "waiting for data")                                                                         \
+    X(WANT_WRITE, RESOURCE, "waiting for room to write")                                                               \
+    X(TIMEOUT, PEER, "timed out")                                                                                      \
+    X(REFUSED, PEER, "connection refused")                                                                             \
+    X(RESET, PEER, "connection reset")                                                                                 \
+    X(CLOSED, PEER, "end of stream")                                                                                   \
+    X(TRUNCATED, PEER, "message ends early")                                                                           \
+    X(TOO_LONG, PEER, "message longer than its limit")                                                                 \
+    X(TYPE, PEER, "unknown type")                                                                                      \
+    X(SYNTAX, PEER, "malformed message")                                                                               \
+    X(PROTOCOL, PEER, "protocol violation")                                                                            \
+    X(AUTH, PEER, "authentication failed")                                                                             \
+    X(POLICY, PEER, "refused by policy")                                                                               \
+    X(NOT_FOUND, PEER, "not found")                                                                                    \
     X(INTERRUPTED, US, "interrupted")
 
 enum pq_error {
@@ -46,7 +46,7 @@ enum pq_error {
 #define X(name, blame, text) PQ_E_##name,
     PQ_ERRORS(X)
 #undef X
-    PQ_E_END
+        PQ_E_END
 };
 
 /* The text of a code ("out of memory") and its name ("NOMEM"); "success"/"OK" for 0, never NULL. */

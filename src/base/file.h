@@ -2,8 +2,8 @@
  *
  * Spec:   none.
  * Owns:   pq_file_read() fills the caller's buffer, which the caller frees (pq_buf_free, or pq_buf_wipe for a key).
- * Errors: PQ_E_NOENT, PQ_E_PERMISSION, PQ_E_EXISTS, PQ_E_TOO_LONG (larger than out->cap), PQ_E_LIMIT (disk full), PQ_E_IO;
- *         why says which file and what the system said.
+ * Errors: PQ_E_NOENT, PQ_E_PERMISSION, PQ_E_EXISTS, PQ_E_TOO_LONG (larger than out->cap), PQ_E_LIMIT (disk full),
+ * PQ_E_IO; why says which file and what the system said.
  */
 #ifndef PQ_BASE_FILE_H
 #define PQ_BASE_FILE_H

@@ -2,9 +2,9 @@
  *
  *   pq_log(PQ_LOG_INFO, "connection closed", "peer", pq_s(peer), "bytes_in", pq_i(n), "handshake_ms", pq_f(ms), NULL);
  *
- * Spec:   logfmt: key=value, values quoted where they hold a space, a quote, '=' or a control byte (escaped); JSON is RFC 8259.
- * Owns:   nothing; the values are read before the call returns. Safe from several threads: a line is one write(2).
- * Errors: none; a line that can't be written is dropped and counted.
+ * Spec:   logfmt: key=value, values quoted where they hold a space, a quote, '=' or a control byte (escaped); JSON is
+ * RFC 8259. Owns:   nothing; the values are read before the call returns. Safe from several threads: a line is one
+ * write(2). Errors: none; a line that can't be written is dropped and counted.
  */
 #ifndef PQ_BASE_LOG_H
 #define PQ_BASE_LOG_H
@@ -21,20 +21,11 @@ struct pq_log_value {
     double real;
 };
 
-static inline struct pq_log_value pq_s(const char *v)
-{
-    return (struct pq_log_value){PQ_LOG_TEXT, v ? v : "", 0, 0};
-}
-static inline struct pq_log_value pq_i(int64_t v)
-{
-    return (struct pq_log_value){PQ_LOG_INT, 0, v, 0};
-}
-static inline struct pq_log_value pq_f(double v)
-{
-    return (struct pq_log_value){PQ_LOG_REAL, 0, 0, v};
-}
+static inline struct pq_log_value pq_s(const char *v) { return (struct pq_log_value){PQ_LOG_TEXT, v ? v : "", 0, 0}; }
+static inline struct pq_log_value pq_i(int64_t v) { return (struct pq_log_value){PQ_LOG_INT, 0, v, 0}; }
+static inline struct pq_log_value pq_f(double v) { return (struct pq_log_value){PQ_LOG_REAL, 0, 0, v}; }
 
-extern const char *const pq_log_level_names[]; /* "error", "warn", "info", "debug", NULL */
+extern const char *const pq_log_level_names[];  /* "error", "warn", "info", "debug", NULL */
 extern const char *const pq_log_format_names[]; /* "logfmt", "json", NULL */
 
 void pq_log_set(enum pq_log_level level, enum pq_log_format format);

@@ -8,10 +8,7 @@ static uint64_t splitmix64(uint64_t *state)
     return z ^ z >> 31;
 }
 
-static uint64_t rotl(uint64_t x, int k)
-{
-    return x << k | x >> (64 - k);
-}
+static uint64_t rotl(uint64_t x, int k) { return x << k | x >> (64 - k); }
 
 struct pq_rng pq_rng(uint64_t seed)
 {
@@ -43,10 +40,7 @@ uint64_t pq_rng_below(struct pq_rng *r, uint64_t n)
     return v % n;
 }
 
-double pq_rng_unit(struct pq_rng *r)
-{
-    return (double)(pq_rng_next(r) >> 11) * 0x1p-53;
-}
+double pq_rng_unit(struct pq_rng *r) { return (double)(pq_rng_next(r) >> 11) * 0x1p-53; }
 
 void pq_rng_shuffle(struct pq_rng *r, size_t *items, size_t count)
 {

@@ -179,8 +179,8 @@ static int bootstrap(struct work *w, pq_statistic *f, const void *context, uint6
     return 0;
 }
 
-int pq_bootstrap(const struct pq_samples *cells, size_t cell_count, pq_statistic *f, const void *context,
-                 uint64_t seed, struct pq_estimate *out)
+int pq_bootstrap(const struct pq_samples *cells, size_t cell_count, pq_statistic *f, const void *context, uint64_t seed,
+                 struct pq_estimate *out)
 {
     if (cell_count == 0)
         return PQ_E_INVALID;
@@ -214,10 +214,19 @@ int pq_summarize(struct pq_samples s, uint64_t seed, struct pq_summary *out)
         squares += (v[i] - mean) * (v[i] - mean);
     double sd = s.count > 1 ? sqrt(squares / (double)(s.count - 1)) : 0;
     double q1 = pq_quantile(v, s.count, 0.25), q3 = pq_quantile(v, s.count, 0.75);
-    *out = (struct pq_summary){
-        .n = s.count, .min = v[0], .median = median.value, .mean = mean, .max = v[s.count - 1], .q1 = q1, .q3 = q3,
-        .iqr = q3 - q1, .sd = sd, .cv = mean != 0 ? sd / fabs(mean) : 0, .p95 = pq_quantile(v, s.count, 0.95),
-        .p99 = pq_quantile(v, s.count, 0.99), .median_ci = median.ci};
+    *out = (struct pq_summary){.n = s.count,
+                               .min = v[0],
+                               .median = median.value,
+                               .mean = mean,
+                               .max = v[s.count - 1],
+                               .q1 = q1,
+                               .q3 = q3,
+                               .iqr = q3 - q1,
+                               .sd = sd,
+                               .cv = mean != 0 ? sd / fabs(mean) : 0,
+                               .p95 = pq_quantile(v, s.count, 0.95),
+                               .p99 = pq_quantile(v, s.count, 0.99),
+                               .median_ci = median.ci};
     return 0;
 }
 

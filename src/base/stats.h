@@ -39,10 +39,11 @@ PQ_MUST_CHECK int pq_summarize(struct pq_samples s, uint64_t seed, struct pq_sum
 /* A statistic of the medians of several cells: f(medians, context). */
 typedef double pq_statistic(const double *medians, const void *context);
 struct pq_estimate {
-    double value;            /* f of the medians */
-    struct pq_interval ci;   /* 95 %, by bootstrap */
+    double value;          /* f of the medians */
+    struct pq_interval ci; /* 95 %, by bootstrap */
 };
-/* Cells that were measured in the same rounds are resampled by the same rounds, so that a drifting machine cancels out. */
+/* Cells that were measured in the same rounds are resampled by the same rounds, so that a drifting machine cancels out.
+ */
 PQ_MUST_CHECK int pq_bootstrap(const struct pq_samples *cells, size_t cell_count, pq_statistic *f, const void *context,
                                uint64_t seed, struct pq_estimate *out);
 

@@ -14,6 +14,8 @@ struct pq_table {
 
 int pq_table_new(const char *columns, struct pq_table **out)
 {
+    if (!*columns)
+        return PQ_E_INVALID;
     struct pq_table *t = calloc(1, sizeof *t);
     if (!t)
         return PQ_E_NOMEM;
@@ -83,7 +85,7 @@ int pq_table_print(const struct pq_table *t, FILE *out)
 {
     if (t->failed)
         return PQ_E_NOMEM;
-    size_t *widest = calloc(t->width ? t->width : 1, sizeof *widest);
+    size_t *widest = calloc(t->width, sizeof *widest);
     if (!widest)
         return PQ_E_NOMEM;
     for (size_t i = 0; i < t->count; i++) {

@@ -2,7 +2,7 @@
  *
  * Spec:   none.
  * Owns:   the table copies each cell's text; pq_table_free() frees it and accepts NULL.
- * Errors: PQ_E_NOMEM, from the call or, kept, from a later pq_table_print().
+ * Errors: PQ_E_INVALID (no columns), PQ_E_NOMEM, from the call or, kept, from a later pq_table_print().
  */
 #ifndef PQ_BASE_TABLE_H
 #define PQ_BASE_TABLE_H

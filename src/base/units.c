@@ -57,9 +57,9 @@ int pq_duration_parse(const char *text, int64_t *out_ns, struct pq_why *why)
                                         {"h", 3600 * PQ_NS_PER_S},
                                         {"d", 86400 * PQ_NS_PER_S}};
     if (parse_with_unit(text, units, PQ_COUNT(units), out_ns) < 0)
-        return pq_why(why, PQ_E_CONFIG,
-                      "\"%.40s\" is no duration: write a number and a unit (ns, us, ms, s, min, h, d), for example 250ms",
-                      text);
+        return pq_why(
+            why, PQ_E_CONFIG,
+            "\"%.40s\" is no duration: write a number and a unit (ns, us, ms, s, min, h, d), for example 250ms", text);
     return 0;
 }
 

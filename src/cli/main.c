@@ -46,7 +46,8 @@ static const struct pq_command commands[] = {
 
 static int help(FILE *out)
 {
-    fprintf(out, "pqplane - post-quantum protection for 5G, O-RAN and SDN control planes\n\nusage: pqplane COMMAND [OPTION...]\n\n");
+    fprintf(out, "pqplane - post-quantum protection for 5G, O-RAN and SDN control planes\n\nusage: pqplane COMMAND "
+                 "[OPTION...]\n\n");
     for (size_t i = 0; i < PQ_COUNT(commands); i++)
         fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].help);
     fprintf(out, "\nEach command explains itself: pqplane COMMAND --help\n");

@@ -105,19 +105,29 @@ static int set(const char *command, const struct pq_option *o, const char *value
 {
     int i = 0, status;
     switch (o->type) {
-    case PQ_OPTION_TEXT: *(const char **)o->to = value; return GO_ON;
-    case PQ_OPTION_FLAG: *(bool *)o->to = true; return GO_ON;
-    case PQ_OPTION_CHOICE: return set_choice(command, o, o->choices, value, o->to);
+    case PQ_OPTION_TEXT:
+        *(const char **)o->to = value;
+        return GO_ON;
+    case PQ_OPTION_FLAG:
+        *(bool *)o->to = true;
+        return GO_ON;
+    case PQ_OPTION_CHOICE:
+        return set_choice(command, o, o->choices, value, o->to);
     case PQ_OPTION_EITHER:
         status = set_choice(command, o, o->choices, value, &i);
         if (status == GO_ON)
             *(bool *)o->to = i == 1;
         return status;
-    case PQ_OPTION_INT: return set_int(command, o, value);
-    case PQ_OPTION_DURATION: return set_duration(command, o, value);
-    case PQ_OPTION_FD: return set_fd(command, o, value);
-    case PQ_OPTION_LOG_FILE: return set_log_file(command, value);
-    default: return set_log(command, o, value);
+    case PQ_OPTION_INT:
+        return set_int(command, o, value);
+    case PQ_OPTION_DURATION:
+        return set_duration(command, o, value);
+    case PQ_OPTION_FD:
+        return set_fd(command, o, value);
+    case PQ_OPTION_LOG_FILE:
+        return set_log_file(command, value);
+    default:
+        return set_log(command, o, value);
     }
 }
 

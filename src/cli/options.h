@@ -18,7 +18,9 @@ enum pq_option_type {
     PQ_OPTION_INT,      /* int64_t within low..high */
     PQ_OPTION_DURATION, /* int64_t nanoseconds, more than 0: "250ms" */
     PQ_OPTION_FD,       /* int: an open descriptor */
-    PQ_OPTION_LOG_LEVEL, PQ_OPTION_LOG_FORMAT, PQ_OPTION_LOG_FILE /* take effect at once */
+    PQ_OPTION_LOG_LEVEL,
+    PQ_OPTION_LOG_FORMAT,
+    PQ_OPTION_LOG_FILE /* take effect at once */
 };
 
 struct pq_option {
@@ -33,16 +35,18 @@ extern const char *const pq_option_connection[]; /* kept, new */
 extern const char *const pq_option_nodelay[];    /* on, off */
 extern const char *const pq_option_modes[];      /* those of crypto/suite.h without plain: index 0 is no choice */
 
-#define PQ_OPTIONS_SECURITY(security)                                         \
-    {"certificate", PQ_OPTION_TEXT, &(security).certificate, 0, 0, NULL},     \
-    {"key", PQ_OPTION_TEXT, &(security).key, 0, 0, NULL},                     \
-    {"ca", PQ_OPTION_TEXT, &(security).ca, 0, 0, NULL},                       \
-    {"mode", PQ_OPTION_CHOICE, &(security).mode, 1, 0, pq_option_modes},      \
-    {"level", PQ_OPTION_INT, &(security).level, 1, 5, NULL}
-#define PQ_OPTIONS_LOG                                        \
-    {"log-level", PQ_OPTION_LOG_LEVEL, NULL, 0, 0, NULL},     \
-    {"log-format", PQ_OPTION_LOG_FORMAT, NULL, 0, 0, NULL},   \
-    {"log-file", PQ_OPTION_LOG_FILE, NULL, 0, 0, NULL}
+#define PQ_OPTIONS_SECURITY(security)                                                                                  \
+    {"certificate", PQ_OPTION_TEXT, &(security).certificate, 0, 0, NULL},                                              \
+        {"key", PQ_OPTION_TEXT, &(security).key, 0, 0, NULL}, {"ca", PQ_OPTION_TEXT, &(security).ca, 0, 0, NULL},      \
+        {"mode", PQ_OPTION_CHOICE, &(security).mode, 1, 0, pq_option_modes},                                           \
+    {                                                                                                                  \
+        "level", PQ_OPTION_INT, &(security).level, 1, 5, NULL                                                          \
+    }
+#define PQ_OPTIONS_LOG                                                                                                 \
+    {"log-level", PQ_OPTION_LOG_LEVEL, NULL, 0, 0, NULL}, {"log-format", PQ_OPTION_LOG_FORMAT, NULL, 0, 0, NULL},      \
+    {                                                                                                                  \
+        "log-file", PQ_OPTION_LOG_FILE, NULL, 0, 0, NULL                                                               \
+    }
 
 /* Reads argv[1] and on. -1: go on; else the exit status to end with (0 after --help). */
 int pq_options_read(const char *command, const char *help, const struct pq_option *table, size_t count, int argc,

@@ -28,10 +28,7 @@ int pq_kdf(struct pq_span key, uint8_t fc, const struct pq_span *parameters, siz
     return HMAC(EVP_sha256(), key.at, (int)key.len, input, w.len, out, &n) && n == 32 ? 0 : PQ_E_CRYPTO;
 }
 
-static int check_name(const char *network)
-{
-    return strlen(network) <= PQ_AKA_NAME_MAX ? 0 : PQ_E_INVALID;
-}
+static int check_name(const char *network) { return strlen(network) <= PQ_AKA_NAME_MAX ? 0 : PQ_E_INVALID; }
 
 static void sqn_bytes(uint64_t sqn, uint8_t out[6])
 {

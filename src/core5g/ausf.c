@@ -170,8 +170,8 @@ static void ask_udm(struct pq_sbi_request *r, const char *user, const char *netw
         yyjson_mut_obj_add_val(d, o, "resynchronizationInfo", yyjson_val_mut_copy(d, resync));
     DEFER(pq_freep) char *body = yyjson_mut_write(d, YYJSON_WRITE_NOFLAG, &len);
     snprintf(path, sizeof path, "/nudm-ueau/v1/%s/security-information/generate-auth-data", user);
-    const struct pq_directory_call call = {.to = PQ_NF_UDM, .method = "POST", .path = path, .body = pq_span(body, len),
-                                           .done = on_vector, .context = r};
+    const struct pq_directory_call call = {
+        .to = PQ_NF_UDM, .method = "POST", .path = path, .body = pq_span(body, len), .done = on_vector, .context = r};
     int e = body ? pq_directory_call(ausf->directory, &call) : PQ_E_NOMEM;
     if (e < 0)
         pq_upstream_unsent(r, PQ_NF_UDM, e);

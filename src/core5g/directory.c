@@ -55,10 +55,7 @@ int pq_directory_init(struct pq_directory *d, const struct pq_directory_settings
     return 0;
 }
 
-void pq_directory_clear(struct pq_directory *d)
-{
-    *d = (struct pq_directory){0};
-}
+void pq_directory_clear(struct pq_directory *d) { *d = (struct pq_directory){0}; }
 
 /* --- one request -------------------------------------------------------------------------------------------------- */
 

@@ -16,10 +16,10 @@
 
 struct pq_directory_settings {
     struct pq_http2_client *client;
-    const char *requester;         /* our NFType */
+    const char *requester; /* our NFType */
     const char *nrf;
-    const char *uri[PQ_NF_KINDS];  /* NULL: found at the NRF */
-    bool tls;                      /* what scheme all of them must have */
+    const char *uri[PQ_NF_KINDS]; /* NULL: found at the NRF */
+    bool tls;                     /* what scheme all of them must have */
 };
 
 struct pq_directory {

@@ -241,9 +241,12 @@ static int open_client(struct load *l)
 {
     char *name = (char *)(uintptr_t)l->how->name;
     const struct pq_strings names = {.at = &name, .count = 1};
-    const struct pq_http2_client_settings s = {
-        .tls = l->tls.client, .names = name ? &names : NULL, .fresh = l->how->fresh, .nagle = l->how->nagle,
-        .limits = {.body = BODY_MAX}, .timeouts = {.request = l->how->timeout_ns, .idle = 60 * PQ_NS_PER_S}};
+    const struct pq_http2_client_settings s = {.tls = l->tls.client,
+                                               .names = name ? &names : NULL,
+                                               .fresh = l->how->fresh,
+                                               .nagle = l->how->nagle,
+                                               .limits = {.body = BODY_MAX},
+                                               .timeouts = {.request = l->how->timeout_ns, .idle = 60 * PQ_NS_PER_S}};
     return pq_http2_client_new(l->loop, &s, &l->client);
 }
 

@@ -24,11 +24,11 @@ struct pq_load_settings {
     enum pq_load_workload workload;
     int64_t requests, warmup;
     bool fresh, nagle;
-    int64_t body_bytes;    /* of a discovery's answer: as near as whole profiles come; 0: all there are */
-    const char *nf_type;   /* what discovery asks for */
-    int64_t subscribers;   /* that authentication goes through in turn */
+    int64_t body_bytes;  /* of a discovery's answer: as near as whole profiles come; 0: all there are */
+    const char *nf_type; /* what discovery asks for */
+    int64_t subscribers; /* that authentication goes through in turn */
     int64_t timeout_ns;
-    const char *name;      /* what the server's certificate must show; NULL: the target's host */
+    const char *name; /* what the server's certificate must show; NULL: the target's host */
     struct pq_sbi_security security;
 };
 

@@ -23,7 +23,10 @@ struct pq_load_record {
     int64_t cpu_ns, wall_ns;
     struct pq_load_sample *samples;
     size_t count, size;
-    struct { char *reason; uint64_t count; } errors[PQ_LOAD_REASONS];
+    struct {
+        char *reason;
+        uint64_t count;
+    } errors[PQ_LOAD_REASONS];
     size_t error_count;
 };
 

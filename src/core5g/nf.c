@@ -18,14 +18,19 @@
 static int make_function(struct pq_nf *nf, struct pq_why *why)
 {
     const struct pq_nf_settings *how = nf->how;
-    const struct pq_nrf_settings nrf = {.heartbeat_ns = how->heartbeat_ns, .instances = (size_t)how->instances,
-                                        .instance_type = how->instance_type};
+    const struct pq_nrf_settings nrf = {
+        .heartbeat_ns = how->heartbeat_ns, .instances = (size_t)how->instances, .instance_type = how->instance_type};
     switch (how->kind) {
-    case PQ_NF_NRF: return pq_nrf_new(&nrf, &nf->function, why);
-    case PQ_NF_AUSF: return pq_ausf_new(&nf->directory, nf->instance, &nf->function);
-    case PQ_NF_UDM: return pq_udm_new(&nf->directory, nf->instance, &nf->function);
-    case PQ_NF_UDR: return pq_udr_new((uint64_t)how->subscribers, &nf->function);
-    default: return PQ_E_INVALID;
+    case PQ_NF_NRF:
+        return pq_nrf_new(&nrf, &nf->function, why);
+    case PQ_NF_AUSF:
+        return pq_ausf_new(&nf->directory, nf->instance, &nf->function);
+    case PQ_NF_UDM:
+        return pq_udm_new(&nf->directory, nf->instance, &nf->function);
+    case PQ_NF_UDR:
+        return pq_udr_new((uint64_t)how->subscribers, &nf->function);
+    default:
+        return PQ_E_INVALID;
     }
 }
 
@@ -45,9 +50,10 @@ static int make_server(struct pq_nf *nf, struct pq_why *why)
 
 static int make_client(struct pq_nf *nf)
 {
-    const struct pq_http2_client_settings s = {
-        .tls = nf->tls.client, .fresh = nf->how->fresh, .nagle = nf->how->nagle,
-        .timeouts = {.idle = nf->how->idle_ns, .request = nf->how->timeout_ns}};
+    const struct pq_http2_client_settings s = {.tls = nf->tls.client,
+                                               .fresh = nf->how->fresh,
+                                               .nagle = nf->how->nagle,
+                                               .timeouts = {.idle = nf->how->idle_ns, .request = nf->how->timeout_ns}};
     return pq_http2_client_new(nf->loop, &s, &nf->client);
 }
 
@@ -55,7 +61,9 @@ static int make_directory(struct pq_nf *nf, struct pq_why *why)
 {
     const struct pq_nf_settings *how = nf->how;
     const struct pq_directory_settings s = {
-        .client = nf->client, .requester = pq_nf_type_names[how->kind], .nrf = how->nrf,
+        .client = nf->client,
+        .requester = pq_nf_type_names[how->kind],
+        .nrf = how->nrf,
         .uri = {[PQ_NF_NRF] = how->nrf, [PQ_NF_AUSF] = how->ausf, [PQ_NF_UDM] = how->udm, [PQ_NF_UDR] = how->udr},
         .tls = nf->tls.client != NULL};
     return pq_directory_init(&nf->directory, &s, why);

@@ -19,20 +19,20 @@
 struct pq_nf_settings {
     enum pq_nf_kind kind;
     const char *listen;
-    const char *instance;     /* UUID; NULL: a random one */
-    const char *fqdn;         /* NULL: none */
+    const char *instance;               /* UUID; NULL: a random one */
+    const char *fqdn;                   /* NULL: none */
     const char *nrf, *ausf, *udm, *udr; /* URIs of others; NULL: found at the NRF */
-    int64_t subscribers;      /* of a UDR */
-    int64_t instances;        /* of an NRF: registered from the start */
+    int64_t subscribers;                /* of a UDR */
+    int64_t instances;                  /* of an NRF: registered from the start */
     const char *instance_type;
-    int64_t heartbeat_ns;     /* of an NRF: what it asks for */
-    bool fresh;               /* --connection new */
+    int64_t heartbeat_ns; /* of an NRF: what it asks for */
+    bool fresh;           /* --connection new */
     bool nagle;
-    int64_t idle_ns;          /* of connections without requests, both ways; 0: the default */
-    int64_t timeout_ns;       /* of a request to another function; 0: the default */
+    int64_t idle_ns;    /* of connections without requests, both ways; 0: the default */
+    int64_t timeout_ns; /* of a request to another function; 0: the default */
     struct pq_sbi_security security;
-    bool registers;           /* with the NRF */
-    int ready_fd;             /* -1: none; closed after the line */
+    bool registers; /* with the NRF */
+    int ready_fd;   /* -1: none; closed after the line */
 };
 
 PQ_MUST_CHECK int pq_nf_run(const struct pq_nf_settings *how, struct pq_why *why);

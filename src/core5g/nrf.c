@@ -67,7 +67,7 @@ static void on_put(struct pq_sbi_request *r)
     struct nrf *nrf = of(r);
     const char *id = r->parameter[0];
     struct pq_nrf_fault fault;
-    const struct pq_nrf_instance *n;
+    const struct pq_nrf_instance *n = NULL;
     bool created = false;
     int e = pq_nrf_store_put(nrf->store, nrf->now(), id, yyjson_doc_get_root(r->json), false, &created, &fault);
     if (e == 0)
@@ -284,10 +284,7 @@ static void nrf_free(void *self)
     free(nrf);
 }
 
-static void nrf_freep(struct nrf **nrf)
-{
-    nrf_free(*nrf);
-}
+static void nrf_freep(struct nrf **nrf) { nrf_free(*nrf); }
 
 int pq_nrf_new(const struct pq_nrf_settings *how, struct pq_function *out, struct pq_why *why)
 {

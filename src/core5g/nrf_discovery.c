@@ -117,9 +117,10 @@ static const struct {
     const char *name;
     int (*read)(struct pq_nrf_filter *f, const char *value, struct pq_nrf_query_fault *fault);
 } parameters[] = {
-    {"target-nf-type", read_target_type}, {"requester-nf-type", read_requester_type}, {"service-names", read_names},
-    {"target-nf-instance-id", read_instance}, {"target-nf-fqdn", read_fqdn}, {"limit", read_limit},
-    {"target-plmn-list", read_plmn}, {"snssais", read_snssai},
+    {"target-nf-type", read_target_type}, {"requester-nf-type", read_requester_type},
+    {"service-names", read_names},        {"target-nf-instance-id", read_instance},
+    {"target-nf-fqdn", read_fqdn},        {"limit", read_limit},
+    {"target-plmn-list", read_plmn},      {"snssais", read_snssai},
 };
 
 static int read_parameter(struct pq_nrf_filter *f, struct pq_span name, struct pq_span encoded,

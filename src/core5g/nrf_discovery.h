@@ -17,10 +17,10 @@ struct pq_nrf_filter {
     char instance[37], fqdn[256];
     char names[PQ_NRF_NAMES][64]; /* service-names */
     size_t name_count;
-    char mcc[4], mnc[4];          /* of the first target-plmn-list entry; "" for any */
-    int sst;                      /* of the first snssais entry; -1 for any */
+    char mcc[4], mnc[4]; /* of the first target-plmn-list entry; "" for any */
+    int sst;             /* of the first snssais entry; -1 for any */
     char sd[8];
-    size_t limit;                 /* SIZE_MAX: none */
+    size_t limit; /* SIZE_MAX: none */
 };
 
 struct pq_nrf_query_fault {

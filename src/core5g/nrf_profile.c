@@ -83,13 +83,20 @@ int pq_nrf_profile_check(const char *id, yyjson_val *profile, struct pq_nrf_faul
 
 /* --- realistic ones ----------------------------------------------------------------------------------------------- */
 
-static const struct { const char *type, *name, *version, *full; } services[] = {
-    {"NRF", "nnrf-nfm", "v1", "1.3.0"},        {"NRF", "nnrf-disc", "v1", "1.3.0"},
-    {"AUSF", "nausf-auth", "v1", "1.2.2"},     
-    {"UDM", "nudm-sdm", "v2", "2.2.2"},        {"UDM", "nudm-uecm", "v1", "1.2.2"},
-    {"UDM", "nudm-ueau", "v1", "1.2.2"},       {"UDR", "nudr-dr", "v2", "2.2.1"},
-    {"AMF", "namf-comm", "v1", "1.2.3"},       {"AMF", "namf-evts", "v1", "1.2.1"},
-    {"SMF", "nsmf-pdusession", "v1", "1.2.3"}, {"PCF", "npcf-am-policy-control", "v1", "1.2.1"},
+static const struct {
+    const char *type, *name, *version, *full;
+} services[] = {
+    {"NRF", "nnrf-nfm", "v1", "1.3.0"},
+    {"NRF", "nnrf-disc", "v1", "1.3.0"},
+    {"AUSF", "nausf-auth", "v1", "1.2.2"},
+    {"UDM", "nudm-sdm", "v2", "2.2.2"},
+    {"UDM", "nudm-uecm", "v1", "1.2.2"},
+    {"UDM", "nudm-ueau", "v1", "1.2.2"},
+    {"UDR", "nudr-dr", "v2", "2.2.1"},
+    {"AMF", "namf-comm", "v1", "1.2.3"},
+    {"AMF", "namf-evts", "v1", "1.2.1"},
+    {"SMF", "nsmf-pdusession", "v1", "1.2.3"},
+    {"PCF", "npcf-am-policy-control", "v1", "1.2.1"},
     {"NSSF", "nnssf-nsselection", "v2", "2.2.0"},
 };
 

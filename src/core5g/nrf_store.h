@@ -36,7 +36,7 @@ struct pq_nrf_instance {
     char *text; /* the profile as JSON text */
     size_t text_len;
     int64_t heard_ns;
-    bool forever; /* nobody sends its heart-beats: never silent */
+    bool forever;     /* nobody sends its heart-beats: never silent */
     uint64_t version; /* counts changes: its ETag */
 };
 

@@ -1,8 +1,8 @@
 #include "core5g/register.h"
 
+#include <ctype.h>
 #include <openssl/rand.h>
 #include <stdio.h>
-#include <ctype.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -113,10 +113,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
     call(r, "PUT", NULL, pq_span(r->profile.at, r->profile.len), on_put);
 }
 
-void pq_registration_begin(struct pq_registration *r)
-{
-    wait_s(r, 0.);
-}
+void pq_registration_begin(struct pq_registration *r) { wait_s(r, 0.); }
 
 void pq_registration_end(struct pq_registration *r, void (*done)(void *context), void *context)
 {

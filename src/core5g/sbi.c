@@ -141,7 +141,10 @@ static bool take_body(struct pq_request *q, const struct pq_sbi_route *route)
 
 /* --- routing ------------------------------------------------------------------------------------------------------ */
 
-static const struct { int status; const char *cause, *text; } refusals[] = {
+static const struct {
+    int status;
+    const char *cause, *text;
+} refusals[] = {
     {408, NULL, "the request did not end in time"},
     {413, NULL, "the body is larger than the limit"},
     {431, NULL, "the header fields are larger than the limit"},

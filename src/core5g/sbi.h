@@ -15,25 +15,25 @@
 #include "http2/server.h"
 
 enum {
-    PQ_SBI_PARAMETERS = 3,       /* of a path */
-    PQ_SBI_PARAMETER_MAX = 256,  /* bytes of one, decoded, with its NUL */
+    PQ_SBI_PARAMETERS = 3,      /* of a path */
+    PQ_SBI_PARAMETER_MAX = 256, /* bytes of one, decoded, with its NUL */
     PQ_SBI_JSON_DEPTH = 32,
     PQ_SBI_BODY_MAX = 256 * 1024,
     PQ_SBI_ANSWER_MAX = 16 * 1024 * 1024,
 };
 
-extern const char pq_sbi_type_json[];       /* "application/json" */
-extern const char pq_sbi_type_hal[];        /* "application/3gppHal+json" */
-extern const char pq_sbi_type_patch[];      /* "application/json-patch+json" */
-extern const char pq_sbi_type_merge[];      /* "application/merge-patch+json" */
+extern const char pq_sbi_type_json[];  /* "application/json" */
+extern const char pq_sbi_type_hal[];   /* "application/3gppHal+json" */
+extern const char pq_sbi_type_patch[]; /* "application/json-patch+json" */
+extern const char pq_sbi_type_merge[]; /* "application/merge-patch+json" */
 
 struct pq_sbi_request {
     const char *method;
     char parameter[PQ_SBI_PARAMETERS][PQ_SBI_PARAMETER_MAX]; /* the path's, in order */
-    struct pq_span query; /* still encoded */
-    yyjson_doc *json;     /* the body; NULL where the route has none */
-    const char *peer;     /* the TLS peer's subject */
-    void *function;       /* the router's */
+    struct pq_span query;                                    /* still encoded */
+    yyjson_doc *json;                                        /* the body; NULL where the route has none */
+    const char *peer;                                        /* the TLS peer's subject */
+    void *function;                                          /* the router's */
 };
 
 struct pq_sbi_route {

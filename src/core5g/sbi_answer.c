@@ -4,10 +4,7 @@
 
 #include "core5g/sbi_request.h"
 
-static struct pq_request *of(struct pq_sbi_request *r)
-{
-    return (struct pq_request *)(void *)r;
-}
+static struct pq_request *of(struct pq_sbi_request *r) { return (struct pq_request *)(void *)r; }
 
 int pq_sbi_root(const struct pq_sbi_request *r, char *out, size_t size)
 {
@@ -53,10 +50,7 @@ void pq_sbi_answer(struct pq_sbi_request *r, int status, const char *type, struc
     end(of(r), status, type, body);
 }
 
-void pq_sbi_answer_empty(struct pq_sbi_request *r, int status)
-{
-    end(of(r), status, NULL, NULL);
-}
+void pq_sbi_answer_empty(struct pq_sbi_request *r, int status) { end(of(r), status, NULL, NULL); }
 
 static void answer_text(struct pq_sbi_request *r, int status, const char *type, char *text, size_t len)
 {
@@ -83,7 +77,9 @@ void pq_sbi_answer_value(struct pq_sbi_request *r, int status, const yyjson_val 
 
 /* --- ProblemDetails ----------------------------------------------------------------------------------------------- */
 
-static const struct { int status; const char *title;
+static const struct {
+    int status;
+    const char *title;
 } titles[] = {
     {400, "Bad Request"},
     {403, "Forbidden"},

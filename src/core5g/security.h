@@ -11,8 +11,8 @@
 
 struct pq_sbi_security {
     const char *certificate, *key, *ca; /* PEM files; all NULL: plain */
-    int mode;      /* enum pq_mode */
-    int64_t level; /* 1, 3, 5 */
+    int mode;                           /* enum pq_mode */
+    int64_t level;                      /* 1, 3, 5 */
 };
 
 struct pq_sbi_tls {

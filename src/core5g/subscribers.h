@@ -18,8 +18,8 @@
 struct pq_subscriber {
     struct pq_aka_subscriber key;
     uint64_t sqn;
-    char *auth_status;  /* JSON of the last AuthEvent, or NULL */
-    char *amf_access;   /* JSON of Amf3GppAccessRegistration, or NULL */
+    char *auth_status; /* JSON of the last AuthEvent, or NULL */
+    char *amf_access;  /* JSON of Amf3GppAccessRegistration, or NULL */
 };
 
 struct pq_subscribers;

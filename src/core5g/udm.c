@@ -175,10 +175,7 @@ static const struct pq_sbi_route routes[] = {
     {"PUT", "/nudm-uecm/v1/{ueId}/registrations/amf-3gpp-access", "application/json", on_register},
 };
 
-static void nothing(void *self)
-{
-    (void)self;
-}
+static void nothing(void *self) { (void)self; }
 
 int pq_udm_new(struct pq_directory *directory, const char *instance, struct pq_function *out)
 {

@@ -261,10 +261,7 @@ static void udr_free(void *self)
     free(udr);
 }
 
-static void udr_freep(struct udr **udr)
-{
-    udr_free(*udr);
-}
+static void udr_freep(struct udr **udr) { udr_free(*udr); }
 
 int pq_udr_new(uint64_t subscribers, struct pq_function *out)
 {

@@ -16,9 +16,9 @@ enum { PQ_CALL_FIELDS = 16, PQ_CALL_ATTEMPTS = 4 };
 struct pq_call {
     struct pq_call *next, **link;
     struct pq_pool *pool;
-    struct pq_link *at;      /* the connection, while running */
-    int32_t id;              /* its stream */
-    char *text;              /* method NUL path NUL name NUL value NUL ... */
+    struct pq_link *at; /* the connection, while running */
+    int32_t id;         /* its stream */
+    char *text;         /* method NUL path NUL name NUL value NUL ... */
     size_t field_count;
     struct pq_buf body;
     size_t body_sent;

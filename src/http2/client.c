@@ -18,10 +18,7 @@ struct pq_http2_client {
     ev_timer done_soon;
 };
 
-struct pq_client_shared *pq_pool_shared(struct pq_pool *p)
-{
-    return &p->client->shared;
-}
+struct pq_client_shared *pq_pool_shared(struct pq_pool *p) { return &p->client->shared; }
 
 static bool is_quiet(const struct pq_http2_client *c)
 {
@@ -267,7 +264,7 @@ int pq_http2_client_call(struct pq_http2_client *c, const struct pq_http2_call *
     if (c->shared.draining)
         return pq_why(why, PQ_E_INTERRUPTED, "the client is closing");
     TRY(find_pool(c, how->authority, &p, why));
-    if (p->waiting_count >= MAX_WAITING)
+    if (p->waiting_count >= MAX_WAITING) // NOLINT(clang-analyzer-core.NullDereference): find_pool() set it
         return pq_why(why, PQ_E_LIMIT, "%d requests to %s wait already", MAX_WAITING, p->authority);
     struct pq_call *call = NULL;
     TRY(pq_call_new(how, c->shared.how.limits.body, &call));

@@ -19,9 +19,9 @@
 #include "tls/tls.h"
 
 struct pq_http2_client_settings {
-    struct pq_tls_context *tls; /* NULL: plain, by prior knowledge */
+    struct pq_tls_context *tls;     /* NULL: plain, by prior knowledge */
     const struct pq_strings *names; /* what a server's certificate must show; NULL: the authority's host. Copied. */
-    bool fresh;                 /* a connection for each request, closed after it */
+    bool fresh;                     /* a connection for each request, closed after it */
     bool nagle;
     struct pq_http2_limits limits;
     struct pq_http2_timeouts timeouts;
@@ -36,18 +36,19 @@ PQ_DEFINE_FREEP(struct pq_http2_client, pq_http2_client_free)
 
 /* When what happened, of pq_clock_ns(); 0 where it did not happen for this call. */
 struct pq_http2_timing {
-    int64_t start;     /* before connect(), or when the request was given to an open connection */
-    int64_t connect;   /* before connect(): only where the call opened its connection, as the next two */
-    int64_t tcp;       /* TCP was established */
-    int64_t tls;       /* the TLS handshake was finished */
-    int64_t end;       /* the response's end was read */
-    int64_t chain_ns;  /* of tls: spent on verifying the server's chain */
+    int64_t start;    /* before connect(), or when the request was given to an open connection */
+    int64_t connect;  /* before connect(): only where the call opened its connection, as the next two */
+    int64_t tcp;      /* TCP was established */
+    int64_t tls;      /* the TLS handshake was finished */
+    int64_t end;      /* the response's end was read */
+    int64_t chain_ns; /* of tls: spent on verifying the server's chain */
 };
 
 struct pq_http2_result {
-    int error;          /* 0: there is a response, whatever its status */
-    const char *label;  /* an error's name for counting: of a failed handshake pq_tls_reason_label(), else pq_error_name();
-                           "" without one */
+    int error; /* 0: there is a response, whatever its status */
+    const char
+        *label; /* an error's name for counting: of a failed handshake pq_tls_reason_label(), else pq_error_name();
+                   "" without one */
     const char *reason; /* the sentence of an error */
     const struct pq_http2_message *response;
     struct pq_http2_timing timing;
@@ -61,7 +62,7 @@ struct pq_http2_call {
     const struct pq_http2_field *fields;
     size_t field_count;
     struct pq_span body;
-    int64_t timeout;       /* 0: the client's */
+    int64_t timeout; /* 0: the client's */
     void (*done)(void *context, const struct pq_http2_result *r);
     void *context;
 };

@@ -256,10 +256,7 @@ int pq_connection_new(struct pq_server_shared *shared, int fd, const struct pq_a
     return 0;
 }
 
-struct pq_connection *pq_connection_next(const struct pq_connection *c)
-{
-    return c->next;
-}
+struct pq_connection *pq_connection_next(const struct pq_connection *c) { return c->next; }
 
 void pq_connection_free(struct pq_connection *c)
 {

@@ -16,13 +16,13 @@
 #include "base/bytes.h"
 
 enum {
-    PQ_HTTP2_MAX_FIELDS = 128,             /* of one message, trailers included */
-    PQ_HTTP2_MAX_HEADER_LIST = 32 * 1024,  /* bytes, counted as SETTINGS_MAX_HEADER_LIST_SIZE does (RFC 9113, 6.5.2) */
-    PQ_HTTP2_MAX_BODY = 1024 * 1024,       /* unless the limits say otherwise */
-    PQ_HTTP2_MAX_STREAMS = 128,            /* at once on one connection */
+    PQ_HTTP2_MAX_FIELDS = 128,            /* of one message, trailers included */
+    PQ_HTTP2_MAX_HEADER_LIST = 32 * 1024, /* bytes, counted as SETTINGS_MAX_HEADER_LIST_SIZE does (RFC 9113, 6.5.2) */
+    PQ_HTTP2_MAX_BODY = 1024 * 1024,      /* unless the limits say otherwise */
+    PQ_HTTP2_MAX_STREAMS = 128,           /* at once on one connection */
     PQ_HTTP2_MAX_CONTINUATIONS = 8,
-    PQ_HTTP2_MAX_SETTINGS = 32,            /* entries of one SETTINGS frame */
-    PQ_HTTP2_WINDOW = 256 * 1024,          /* of a stream; a connection gets four times that */
+    PQ_HTTP2_MAX_SETTINGS = 32,   /* entries of one SETTINGS frame */
+    PQ_HTTP2_WINDOW = 256 * 1024, /* of a stream; a connection gets four times that */
 };
 
 /* Names are in lower case. */
@@ -60,11 +60,10 @@ struct pq_http2_limits {
 struct pq_http2_timeouts {
     int64_t connect;   /* 5 s */
     int64_t handshake; /* TLS, then the peer's first SETTINGS: 5 s */
-    int64_t
-        request; /* a client: until the response's end; a server: until the request's end, and for each progress of the
-                          response: 10 s */
-    int64_t idle;      /* a connection without streams is closed after this: 60 s */
-    int64_t drain;     /* a server that was told to end waits this long for its streams: 30 s */
+    int64_t request; /* a client: until the response's end; a server: until the request's end, and for each progress of
+                        the response: 10 s */
+    int64_t idle;    /* a connection without streams is closed after this: 60 s */
+    int64_t drain;   /* a server that was told to end waits this long for its streams: 30 s */
 };
 
 #endif

@@ -16,7 +16,7 @@ struct pq_link {
     bool opened, draining;
     int64_t connect_at, tcp_at, tls_at, chain_ns;
     uint32_t goaway_code; /* of a GOAWAY that says what went wrong, ours or the server's */
-    bool told; /* the times went to a call */
+    bool told;            /* the times went to a call */
 };
 
 static struct pq_link *of_session(struct pq_session *s)
@@ -24,10 +24,7 @@ static struct pq_link *of_session(struct pq_session *s)
     return (struct pq_link *)(void *)((char *)s - offsetof(struct pq_link, session));
 }
 
-static struct pq_client_shared *shared_of(const struct pq_link *l)
-{
-    return pq_pool_shared(l->pool);
-}
+static struct pq_client_shared *shared_of(const struct pq_link *l) { return pq_pool_shared(l->pool); }
 
 struct pq_link *pq_link_next(const struct pq_link *l) { return l->next; }
 bool pq_link_connecting(const struct pq_link *l) { return !l->opened && l->session.state != PQ_SESSION_ENDED; }

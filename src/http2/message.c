@@ -6,8 +6,8 @@
 
 void pq_http2_message_init(struct pq_http2_message *m, size_t max_body)
 {
-    *m = (struct pq_http2_message){.method = "", .scheme = "", .authority = "", .path = "", .body.cap = max_body,
-                                   .trailer_at = SIZE_MAX};
+    *m = (struct pq_http2_message){
+        .method = "", .scheme = "", .authority = "", .path = "", .body.cap = max_body, .trailer_at = SIZE_MAX};
 }
 
 const char *pq_http2_get(const struct pq_http2_message *m, const char *name)
@@ -32,21 +32,17 @@ void pq_http2_message_clear(struct pq_http2_message *m)
     pq_http2_message_init(m, cap);
 }
 
-static const char *text_of(nghttp2_rcbuf *b)
-{
-    return (const char *)nghttp2_rcbuf_get_buf(b).base;
-}
+static const char *text_of(nghttp2_rcbuf *b) { return (const char *)nghttp2_rcbuf_get_buf(b).base; }
 
 /* nghttp2 has checked that :status is three digits. */
-static int status_of(const char *text)
-{
-    return (text[0] - '0') * 100 + (text[1] - '0') * 10 + (text[2] - '0');
-}
+static int status_of(const char *text) { return (text[0] - '0') * 100 + (text[1] - '0') * 10 + (text[2] - '0'); }
 
 static void set_pseudo(struct pq_http2_message *m, const char *name, nghttp2_rcbuf *value)
 {
-    const struct { const char *name; const char **to; } slots[] = {
-        {":method", &m->method}, {":scheme", &m->scheme}, {":authority", &m->authority}, {":path", &m->path}};
+    const struct {
+        const char *name;
+        const char **to;
+    } slots[] = {{":method", &m->method}, {":scheme", &m->scheme}, {":authority", &m->authority}, {":path", &m->path}};
     if (strcmp(name, ":status") == 0)
         m->status = status_of(text_of(value));
     for (size_t i = 0; i < PQ_COUNT(slots); i++)

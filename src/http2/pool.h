@@ -45,7 +45,7 @@ void pq_pool_link_gone(struct pq_pool *p, bool opened, int code, const char *lab
  * nothing was opened. */
 PQ_MUST_CHECK int pq_link_new(struct pq_pool *p, struct pq_call *own);
 struct pq_link *pq_link_next(const struct pq_link *l);
-bool pq_link_usable(const struct pq_link *l);     /* open, not draining, room for a stream */
+bool pq_link_usable(const struct pq_link *l); /* open, not draining, room for a stream */
 bool pq_link_connecting(const struct pq_link *l);
 bool pq_link_draining(const struct pq_link *l);
 /* Submits; negative when the connection can't take it (then it is draining). */

@@ -39,7 +39,7 @@ struct pq_http2_answer {
 void pq_http2_respond(struct pq_http2_exchange *x, const struct pq_http2_answer *a);
 
 struct pq_http2_server_settings {
-    const char *name;           /* in log lines */
+    const char *name; /* in log lines */
     struct pq_address address;
     struct pq_tls_context *tls; /* NULL: plain */
     bool nagle;                 /* leave Nagle's algorithm on; only to reproduce studies */

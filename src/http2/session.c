@@ -4,17 +4,17 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "net/tcp.h"
 
 enum {
     READ_SIZE = 16 * 1024,
-    READS_A_TURN = 8,         /* then other connections get theirs */
+    READS_A_TURN = 8, /* then other connections get theirs */
     LINGER_NS = 1000 * 1000 * 1000,
-    RESET_BURST = 1000,       /* RST_STREAM frames at once (rapid reset, CVE-2023-44487) ... */
-    RESET_RATE = 33,          /* ... and a second */
-    OUTBOUND_ACKS = 256,      /* PING and SETTINGS acknowledgements that a peer may let pile up */
+    RESET_BURST = 1000,  /* RST_STREAM frames at once (rapid reset, CVE-2023-44487) ... */
+    RESET_RATE = 33,     /* ... and a second */
+    OUTBOUND_ACKS = 256, /* PING and SETTINGS acknowledgements that a peer may let pile up */
 };
 
 const char *const pq_session_state_names[] = {"connecting", "handshake", "open", "linger", "ended", NULL};

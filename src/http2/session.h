@@ -52,14 +52,14 @@ struct pq_session {
     struct pq_tls *tls;
     nghttp2_session *h2;
     enum pq_session_state state;
-    bool busy;        /* inside nghttp2 or the loop's callback: pump and end later */
-    bool peer_done;   /* nothing more comes */
-    bool write_dead;  /* nothing more can be sent */
+    bool busy;                               /* inside nghttp2 or the loop's callback: pump and end later */
+    bool peer_done;                          /* nothing more comes */
+    bool write_dead;                         /* nothing more can be sent */
     bool read_needs_write, write_needs_read; /* TLS */
-    bool first_bytes; /* the first read was looked at */
+    bool first_bytes;                        /* the first read was looked at */
     struct pq_buf out;
-    size_t sent;      /* of out */
-    int code;         /* why it ends */
+    size_t sent;       /* of out */
+    int code;          /* why it ends */
     const char *label; /* of a failed handshake: pq_tls_reason_label(); else NULL */
     struct pq_why why;
 };

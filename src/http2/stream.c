@@ -10,8 +10,8 @@
 enum { ANSWER_FIELDS = 24, STATUS_CONTINUE = 100 };
 
 struct pq_stream {
-    struct pq_http2_exchange x; /* first: the handler's pointer is ours */
-    struct pq_stream_place *place; /* NULL once closed */
+    struct pq_http2_exchange x;     /* first: the handler's pointer is ours */
+    struct pq_stream_place *place;  /* NULL once closed */
     struct pq_stream *next, **link; /* in the place's list */
     int32_t id;
     ev_timer timer;

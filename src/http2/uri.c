@@ -11,17 +11,11 @@ static bool is_unreserved(uint8_t c)
            c == '_' || c == '~';
 }
 
-static bool is_host_char(uint8_t c)
-{
-    return is_unreserved(c);
-}
+static bool is_host_char(uint8_t c) { return is_unreserved(c); }
 
 /* What may stand in a path or query as it is (RFC 3986: pchar, "/", "?"), '%' apart; TS 29.510 clients also send JSON's
  * quotes, braces and brackets bare, which hurt nobody. */
-static bool is_path_char(uint8_t c)
-{
-    return c > ' ' && c < 0x7f && c != '#';
-}
+static bool is_path_char(uint8_t c) { return c > ' ' && c < 0x7f && c != '#'; }
 
 static int hex_value(uint8_t c)
 {

@@ -20,11 +20,11 @@ enum {
 };
 
 struct pq_uri {
-    bool tls;              /* https */
-    struct pq_span host;   /* without brackets */
-    uint16_t port;         /* 80 or 443 where the text has none */
-    struct pq_span path;   /* "/..." or empty; still encoded */
-    struct pq_span query;  /* without '?' */
+    bool tls;             /* https */
+    struct pq_span host;  /* without brackets */
+    uint16_t port;        /* 80 or 443 where the text has none */
+    struct pq_span path;  /* "/..." or empty; still encoded */
+    struct pq_span query; /* without '?' */
 };
 
 /* "https://nrf.example:8000/prefix"; user information and a fragment are refused. */

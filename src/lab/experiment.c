@@ -66,6 +66,7 @@ static int read_text(const struct pq_node *n, const char *what, char **out, stru
 static int read_name(const struct pq_node *n, char **out, struct pq_why *why)
 {
     TRY(read_text(n, "name", out, why));
+    // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): read_text() set it
     if (strspn(*out, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(*out) || strlen(*out) > 64)
         return pq_node_why(n, why, "name: \"%.70s\" must be at most 64 small letters, digits and hyphens", *out);
     return 0;
@@ -313,6 +314,7 @@ static int read_metrics(const struct pq_node *list, struct pq_experiment *x, str
         char names[600] = "";
         bool known = false;
         for (const struct pq_driver_metric *m = x->driver->metrics; m->name; m++) {
+            // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): read_values() filled each
             known |= strcmp(m->name, x->metrics.at[i]) == 0;
             join(names, sizeof names, m->name);
         }

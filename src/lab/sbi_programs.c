@@ -217,7 +217,7 @@ int pq_sbi_run_load(struct pq_sbi *s, const struct pq_sbi_cell *cell, struct pq_
 {
     char uri[64], report[PQ_SBI_PATH];
     struct command c = {.count = 0};
-    struct pq_process *p;
+    struct pq_process *p = NULL;
     DEFER(pq_buf_free) struct pq_buf b = {.cap = 256 << 20};
     next_uri(cell, 0, uri, sizeof uri);
     snprintf(report, sizeof report, "%s/load-%zu.json", v->folder, v->processes->count);
@@ -245,6 +245,7 @@ int pq_sbi_run_load(struct pq_sbi *s, const struct pq_sbi_cell *cell, struct pq_
     int e = pq_process_await_end(v->processes, p, load_timeout_ns, why);
     int64_t ended_ns = pq_clock_ns();
     /* A load whose requests all failed ends with status 1 and still reports why. */
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): start() set it
     bool reported = p->ended && WIFEXITED(p->status) && access(report, F_OK) == 0;
     if (e < 0 && !reported)
         return e;

@@ -53,9 +53,9 @@ int pq_address_parse(const char *text, struct pq_address *out, struct pq_why *wh
     int64_t port;
     if (!colon || len == 0 || len >= sizeof host || (!bracketed && memchr(text, ':', len)) ||
         pq_int_parse(colon + 1, 0, 65535, &port, NULL) < 0)
-        return pq_why(why, PQ_E_INVALID,
-                      "\"%.80s\" is no address: write host:port, [IPv6]:port or unix:/path, with a port from 0 to 65535",
-                      text);
+        return pq_why(
+            why, PQ_E_INVALID,
+            "\"%.80s\" is no address: write host:port, [IPv6]:port or unix:/path, with a port from 0 to 65535", text);
     snprintf(host, sizeof host, "%.*s", (int)(bracketed ? len - 2 : len), text + bracketed);
     return resolve(text, host, colon + 1, out, why);
 }
@@ -73,7 +73,8 @@ void pq_address_text(const struct pq_address *a, char out[PQ_ADDRESS_TEXT])
         snprintf(out, PQ_ADDRESS_TEXT, "[%s]:%u", host, ntohs(in6->sin6_port));
     } else if (a->sa.ss_family == AF_UNIX) {
         const struct sockaddr_un *un = (const void *)&a->sa;
-        size_t room = a->len > offsetof(struct sockaddr_un, sun_path) ? a->len - offsetof(struct sockaddr_un, sun_path) : 0;
+        size_t room =
+            a->len > offsetof(struct sockaddr_un, sun_path) ? a->len - offsetof(struct sockaddr_un, sun_path) : 0;
         snprintf(out, PQ_ADDRESS_TEXT, "unix:%.*s", (int)strnlen(un->sun_path, room), un->sun_path);
     } else {
         snprintf(out, PQ_ADDRESS_TEXT, "-");
@@ -136,7 +137,8 @@ int pq_tcp_listen(const struct pq_address *a, int backlog, int *out_fd, struct p
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(fd, (const struct sockaddr *)&a->sa, a->len) < 0 || listen(fd, backlog ? backlog : 1024) < 0) {
         if (errno == EADDRINUSE)
-            return pq_why(why, PQ_E_EXISTS, "can't listen on %s: another program does; choose another address or stop it", text);
+            return pq_why(why, PQ_E_EXISTS,
+                          "can't listen on %s: another program does; choose another address or stop it", text);
         return pq_why(why, pq_error_from_errno(errno), "can't listen on %s: %s", text, strerror(errno));
     }
     *out_fd = TAKE_FD(fd);

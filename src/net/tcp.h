@@ -33,14 +33,17 @@ uint16_t pq_address_port(const struct pq_address *a);
 /* An address with port 0 gets one from the kernel: read it with pq_address_local(). SO_REUSEADDR is set;
  * a unix socket's path must not exist (a stale one that nobody answers on is removed). backlog 0 means 1024. */
 PQ_MUST_CHECK int pq_tcp_listen(const struct pq_address *a, int backlog, int *out_fd, struct pq_why *why);
-/* Accepts one: 0, PQ_E_WANT_READ when none waits, PQ_E_LIMIT when descriptors ran out, PQ_E_RESET (try the next). TCP_NODELAY is set. */
+/* Accepts one: 0, PQ_E_WANT_READ when none waits, PQ_E_LIMIT when descriptors ran out, PQ_E_RESET (try the next).
+ * TCP_NODELAY is set. */
 PQ_MUST_CHECK int pq_tcp_accept(int listener, int *out_fd, struct pq_address *peer);
-/* Starts to connect, TCP_NODELAY set: 0 when done at once (unix), PQ_E_WANT_WRITE while under way; *out_fd is set in both cases. */
+/* Starts to connect, TCP_NODELAY set: 0 when done at once (unix), PQ_E_WANT_WRITE while under way; *out_fd is set in
+ * both cases. */
 PQ_MUST_CHECK int pq_tcp_connect(const struct pq_address *a, int *out_fd, struct pq_why *why);
 /* Once writable: 0 when connected, or why not. */
 PQ_MUST_CHECK int pq_tcp_connected(int fd);
 
-/* Reads and writes once: 0 and *n > 0; PQ_E_CLOSED at the end of the stream (read); PQ_E_WANT_READ, PQ_E_WANT_WRITE; PQ_E_RESET. */
+/* Reads and writes once: 0 and *n > 0; PQ_E_CLOSED at the end of the stream (read); PQ_E_WANT_READ, PQ_E_WANT_WRITE;
+ * PQ_E_RESET. */
 PQ_MUST_CHECK int pq_tcp_read(int fd, void *out, size_t size, size_t *n);
 PQ_MUST_CHECK int pq_tcp_write(int fd, const void *bytes, size_t size, size_t *n);
 

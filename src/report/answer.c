@@ -120,10 +120,11 @@ static void write_side(struct writing *w, const struct pq_quantity *q, const str
 static int measure_ratio(const struct writing *w, const struct pq_terms *of, const struct pq_terms *to,
                          struct pq_measured *out)
 {
-    struct pq_samples s[4];
+    struct pq_samples s[4] = {{0}};
     struct ratio_shape shape = {of->count, to->count};
     for (size_t i = 0; i < of->count; i++)
         s[i] = pq_result_samples(of->at[i]);
+    // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): terms are filled or the answer ended before
     for (size_t i = 0; i < to->count; i++)
         s[of->count + i] = pq_result_samples(to->at[i]);
     *out = (struct pq_measured){.unit = "", .has_interval = pq_terms_have_interval(of) && pq_terms_have_interval(to)};
@@ -408,10 +409,12 @@ int pq_question_answer(const struct pq_question *q, const struct pq_results *r, 
         [PQ_QUESTION_REACHES] = answer_reaches,
         [PQ_QUESTION_VARIES] = answer_varies,
     };
-    DEFER(writing_free) struct writing w = {
+    DEFER(writing_free)
+    struct writing w = {
         .q = q, .r = r, .published = published, .finding.buf.cap = TEXT_CAP, .figures.buf.cap = TEXT_CAP};
     TRY(answer[q->kind](&w));
-    DEFER(pq_answer_free) struct pq_answer a = {.kind = q->kind, .verdict = w.verdict, .ask = q->ask, .because = q->because};
+    DEFER(pq_answer_free)
+    struct pq_answer a = {.kind = q->kind, .verdict = w.verdict, .ask = q->ask, .because = q->because};
     a.finding = keep(&w.finding);
     a.figures = keep(&w.figures);
     a.published_key = TAKE(w.published_key);

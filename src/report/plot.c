@@ -230,7 +230,8 @@ static struct margins row_margins(const struct pq_plot *p, const struct shape *s
 
 static int draw_rows(const struct pq_plot *p, const struct shape *s, struct pq_out *out, struct pq_why *why)
 {
-    DEFER(drawing_free) struct drawing d = {.shape = s, .script.buf.cap = SCRIPT_CAP, .height = 52 + s->row * (unsigned)p->count};
+    DEFER(drawing_free)
+    struct drawing d = {.shape = s, .script.buf.cap = SCRIPT_CAP, .height = 52 + s->row * (unsigned)p->count};
     begin(&d, row_margins(p, s));
     value_axis(&d, p->unit, (struct pq_axis){p->low, p->high, p->logarithmic, 0});
     pq_outf(&d.script, "set yrange [%zu.5:%.1f]\n", p->count, s->phone ? 0.3 : 0.5);

@@ -152,7 +152,7 @@ static int make_options(struct pq_question *q, size_t count, struct pq_why *why)
 static int read_reaches(const struct pq_node *n, struct pq_question *q, struct pq_why *why)
 {
     static const char *const keys[] = {"published", "within_factor", "options", NULL};
-    const struct pq_node *list;
+    const struct pq_node *list = NULL;
     bool has_factor;
     TRY(without_limits(q, "reaches", why));
     TRY(only_keys(n, "reaches", keys, why));
@@ -169,8 +169,8 @@ static int read_reaches(const struct pq_node *n, struct pq_question *q, struct p
 static int read_varies(const struct pq_node *n, struct pq_question *q, struct pq_why *why)
 {
     static const char *const keys[] = {"metric", "cells", "labels", NULL};
-    const struct pq_node *cells, *labels = NULL;
-    const char *metric;
+    const struct pq_node *cells = NULL, *labels = NULL;
+    const char *metric = NULL;
     TRY(without_limits(q, "varies", why));
     TRY(only_keys(n, "varies", keys, why));
     TRY(text_at(n, "metric", true, &metric, why));

@@ -52,8 +52,9 @@ static bool attribute(const char *tag, size_t len, const char *name, const char 
         size_t k = i + n;
         while (k < len && tag[k] == ' ')
             k++;
-        if (k == len || tag[k++] != '=')
+        if (k == len || tag[k] != '=')
             continue;
+        k++;
         while (k < len && tag[k] == ' ')
             k++;
         if (k == len || (tag[k] != '\'' && tag[k] != '"'))

@@ -94,7 +94,7 @@ static void cell_numbers(struct pq_table *t, const struct pq_report *r, size_t c
 
 static int fill_table(const struct pq_report *r, size_t label_most, bool with_p95, struct pq_table *t)
 {
-    static const char *const heads[] = {"cell", "metric", "median", "unit", "95" PQ_NBSP "% interval",
+    static const char *const heads[] = {"cell", "metric", "median", "unit", ("95" PQ_NBSP "% interval"),
                                         "p95",  "n",      "errors"};
     for (size_t i = 0; i < PQ_COUNT(heads); i++)
         if (with_p95 || strcmp(heads[i], "p95") != 0)

@@ -43,9 +43,9 @@ struct pq_tls_settings {
     struct pq_tls_identity identity; /* a server needs one; a client without one is not authenticated */
     char *ca;                        /* PEM: trust anchors; NULL: none, so every peer with verify_peer is refused */
     char *crl;                       /* PEM, may hold several; NULL: revocation is not checked */
-    bool verify_peer; /* a server then demands a certificate; a client without it accepts any (never by default) */
-    const char *alpn; /* one protocol, "h2", or NULL */
-    bool split_flights;              /* handshake flights leave as libssl writes them, 4 KB at a time; only to reproduce studies */
+    bool verify_peer;   /* a server then demands a certificate; a client without it accepts any (never by default) */
+    const char *alpn;   /* one protocol, "h2", or NULL */
+    bool split_flights; /* handshake flights leave as libssl writes them, 4 KB at a time; only to reproduce studies */
     int64_t max_certificate_list; /* bytes; 0: 256 KiB */
 };
 

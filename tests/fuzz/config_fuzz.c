@@ -1,6 +1,6 @@
 /* Any bytes as a configuration file: parsed into a tree, walked whole, freed. */
-#include <stdint.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/config.h"
 

@@ -594,6 +594,19 @@ def test_an_announced_body_that_never_comes_is_not_waited_for(plain):
         assert (c.streams[i].status, c.streams[i].reset) == (413, h2.errors.ErrorCodes.NO_ERROR)
 
 
+def test_an_answer_is_one_write(plain):
+    """SETTINGS, their acknowledgement, HEADERS and DATA arrive together, so that no algorithm can hold a part back."""
+    plain.run("nrf", "--instances", "3", "--instance-type", "UDM")
+    host, port = plain.at["nrf"].rsplit(":", 1)
+    path = DISCOVER.encode()
+    head = bytes.fromhex("828641016104") + bytes([len(path)]) + path  # GET http, authority "a", path literal
+    with socket.create_connection((host, int(port)), timeout=20) as s:
+        s.sendall(PREFACE + frame(1, 5, 1, head))
+        first = list(frames(s.recv(65536)))
+    assert [f[0] for f in first if f[0] != 8] == [4, 4, 1, 0]
+    assert first[-1][1] & 1
+
+
 def test_tiny_windows(plain):
     """A byte at a time, on several streams: every body arrives whole."""
     plain.run("nrf", "--instances", "5", "--instance-type", "UDM")

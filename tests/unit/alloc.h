@@ -1,5 +1,5 @@
-/* alloc.h - fails the n-th allocation of code under test. Link with fail_alloc_args (tests/unit/meson.build) and include
- * this in exactly one file of the program.
+/* alloc.h - fails the n-th allocation of code under test. Link with fail_alloc_args (tests/unit/meson.build) and
+ * include this in exactly one file of the program.
  *
  *   for (long n = 1; ; n++) {
  *       pq_alloc_fail_at(n);
@@ -39,7 +39,7 @@ char *__wrap_strndup(const char *s, size_t n);
 int __wrap_vasprintf(char **out, const char *format, va_list args);
 int __wrap_asprintf(char **out, const char *format, ...);
 
-static long pq_alloc_left;  /* allocations until the one that fails; 0: none fails */
+static long pq_alloc_left; /* allocations until the one that fails; 0: none fails */
 static bool pq_alloc_hit;
 
 static inline void pq_alloc_fail_at(long n)

@@ -109,7 +109,8 @@ static void mistakes_are_named_with_their_place(void **state)
         {"number: 101", "f:1:9: number: 101 is not between 1 and 100"},
         {"number: 99999999999999999999", "f:1:9: number: 99999999999999999999 is not between 1 and 100"},
         {"number: [1]", "f:1:9: \"number\" must be a single value"},
-        {"\n\nwait: 5", "f:3:7: wait: \"5\" is no duration: write a number and a unit (ns, us, ms, s, min, h, d), for example 250ms"},
+        {"\n\nwait: 5",
+         "f:3:7: wait: \"5\" is no duration: write a number and a unit (ns, us, ms, s, min, h, d), for example 250ms"},
         {"wait: 5 ms", "f:1:7: wait: \"5 ms\" is no duration"},
         {"wait: -5ms", "f:1:7: wait: \"-5ms\" is no duration"},
         {"wait: 400000d", "f:1:7: wait: \"400000d\" is no duration"},
@@ -171,7 +172,13 @@ static void units_are_exact(void **state)
     static const struct {
         const char *text;
         int64_t ns;
-    } rows[] = {{"0", 0}, {"1ns", 1}, {"250ms", 250000000}, {"1.5s", 1500000000}, {"2min", 120000000000}, {"1h", 3600000000000}, {"1d", 86400000000000}};
+    } rows[] = {{"0", 0},
+                {"1ns", 1},
+                {"250ms", 250000000},
+                {"1.5s", 1500000000},
+                {"2min", 120000000000},
+                {"1h", 3600000000000},
+                {"1d", 86400000000000}};
     for (size_t i = 0; i < PQ_COUNT(rows); i++) {
         int64_t v = -1;
         assert_int_equal(pq_duration_parse(rows[i].text, &v, NULL), 0);

@@ -1,8 +1,8 @@
 /* error.h, log.h, table.h, clock.h: what a person reads. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -74,7 +74,8 @@ static void log_lines_can_not_be_forged(void **state)
         {PQ_LOG_LOGFMT, "", " level=warn event=e value=\"\" n=-5 ms=1.500\n"},
         {PQ_LOG_LOGFMT, "two words", " level=warn event=e value=\"two words\" n=-5 ms=1.500\n"},
         {PQ_LOG_LOGFMT, "a\nlevel=error", " level=warn event=e value=\"a\\nlevel=error\" n=-5 ms=1.500\n"},
-        {PQ_LOG_LOGFMT, "q\"\\\x01\x1b[31m", " level=warn event=e value=\"q\\\"\\\\\\u0001\\u001b[31m\" n=-5 ms=1.500\n"},
+        {PQ_LOG_LOGFMT, "q\"\\\x01\x1b[31m",
+         " level=warn event=e value=\"q\\\"\\\\\\u0001\\u001b[31m\" n=-5 ms=1.500\n"},
         {PQ_LOG_JSON, "a\"b\n", "\"level\":\"warn\",\"event\":\"e\",\"value\":\"a\\\"b\\n\",\"n\":-5,\"ms\":1.500}\n"},
     };
     for (size_t i = 0; i < PQ_COUNT(rows); i++) {

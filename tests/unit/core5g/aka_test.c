@@ -1,8 +1,8 @@
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -175,7 +175,9 @@ static void name_cap(void **state)
 
 static void subscribers(void **state)
 {
-    static const struct { const char *supi; int want;
+    static const struct {
+        const char *supi;
+        int want;
     } rows[] = {
         {"imsi-001010000000001", 0},
         {"imsi-001010000000003", 0},
@@ -210,7 +212,10 @@ static void subscribers(void **state)
 
 static void identities(void **state)
 {
-    static const struct { const char *text; int want; const char *supi;
+    static const struct {
+        const char *text;
+        int want;
+        const char *supi;
     } rows[] = {
         {"imsi-001010000000001", 0, "imsi-001010000000001"},
         {"imsi-00101", 0, "imsi-00101"},
@@ -259,7 +264,9 @@ static void identity_prefixes(void **state)
 
 static void network_names(void **state)
 {
-    static const struct { const char *text; bool valid;
+    static const struct {
+        const char *text;
+        bool valid;
     } rows[] = {
         {network, true},
         {"5G:mnc410.mcc310.3gppnetwork.org", true},

@@ -1,15 +1,15 @@
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <yyjson.h>
 
-#include "core5g/load_record.h"
 #include "../alloc.h"
+#include "core5g/load_record.h"
 
 static void form(void **state)
 {

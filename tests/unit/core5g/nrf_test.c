@@ -1,21 +1,21 @@
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "../alloc.h"
 #include "base/clock.h"
 #include "core5g/nrf_discovery.h"
 #include "core5g/nrf_profile.h"
 #include "core5g/nrf_store.h"
 #include "core5g/sbi.h"
-#include "../alloc.h"
 
-#define ID "5b9e4b10-0000-4000-8000-000000000001"
+#define ID  "5b9e4b10-0000-4000-8000-000000000001"
 #define ID2 "5b9e4b10-0000-4000-8000-000000000002"
 #define PROFILE(id, type, more)                                                                                        \
     "{\"nfInstanceId\":\"" id "\",\"nfType\":\"" type "\",\"nfStatus\":\"REGISTERED\",\"fqdn\":\"a.example\"" more "}"
@@ -127,7 +127,9 @@ static void replace_and_delete(void **state)
 
 static void bad_profiles(void **state)
 {
-    static const struct { const char *text, *param; bool missing;
+    static const struct {
+        const char *text, *param;
+        bool missing;
     } rows[] = {
         {"[]", "nfInstanceId", false},
         {"{}", "nfInstanceId", true},
@@ -165,7 +167,11 @@ static void bad_profiles(void **state)
 
 static void patches(void **state)
 {
-    static const struct { const char *patch; int want; bool changed; const char *holds;
+    static const struct {
+        const char *patch;
+        int want;
+        bool changed;
+        const char *holds;
     } rows[] = {
         {"[{\"op\":\"replace\",\"path\":\"/nfStatus\",\"value\":\"REGISTERED\"}]", 0, false, "REGISTERED"},
         {"[{\"op\":\"replace\",\"path\":\"/nfStatus\",\"value\":\"REGISTERED\"},{\"op\":\"add\",\"path\":\"/"
@@ -231,7 +237,8 @@ static void profile_cap(void **state)
 
 static void query_faults(void **state)
 {
-    static const struct { const char *query, *param, *cause;
+    static const struct {
+        const char *query, *param, *cause;
     } rows[] = {
         {"", "target-nf-type", "MANDATORY_QUERY_PARAM_MISSING"},
         {"requester-nf-type=AMF", "target-nf-type", "MANDATORY_QUERY_PARAM_MISSING"},
@@ -287,7 +294,10 @@ static void fill(struct pq_nrf_store *s, unsigned count)
 
 static void searches(void **state)
 {
-    static const struct { const char *query; size_t found, given; const char *holds, *lacks;
+    static const struct {
+        const char *query;
+        size_t found, given;
+        const char *holds, *lacks;
     } rows[] = {
         {"target-nf-type=UDM&requester-nf-type=AMF", 5, 5, "nudm-sdm", "nausf-auth"},
         {"target-nf-type=UDM&requester-nf-type=AMF&limit=2", 5, 2, "nudm-sdm", NULL},

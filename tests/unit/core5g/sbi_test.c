@@ -1,18 +1,18 @@
 /* Routes, bodies and problems of an SBI server, through a real connection. */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "../http2/talk.h"
 #include "core5g/nrf.h"
 #include "core5g/udr.h"
-#include "../http2/talk.h"
 
 struct answer {
     int status;
@@ -22,10 +22,7 @@ struct answer {
     struct ev_loop *loop;
 };
 
-static void copy(char *out, size_t size, const char *text)
-{
-    snprintf(out, size, "%s", text ? text : "");
-}
+static void copy(char *out, size_t size, const char *text) { snprintf(out, size, "%s", text ? text : ""); }
 
 static void on_answer(void *context, const struct pq_http2_result *r)
 {
@@ -98,16 +95,19 @@ static struct answer call(struct service *s, const char *method, const char *pat
     return a;
 }
 
-#define NF "/nnrf-nfm/v1/nf-instances"
-#define DISC "/nnrf-disc/v1/nf-instances"
-#define ID "aaaaaaaa-0000-4000-8000-000000000001"
-#define JSON "application/json"
-#define PATCH "application/json-patch+json"
+#define NF      "/nnrf-nfm/v1/nf-instances"
+#define DISC    "/nnrf-disc/v1/nf-instances"
+#define ID      "aaaaaaaa-0000-4000-8000-000000000001"
+#define JSON    "application/json"
+#define PATCH   "application/json-patch+json"
 #define PROFILE "{\"nfInstanceId\":\"" ID "\",\"nfType\":\"UDM\",\"nfStatus\":\"REGISTERED\",\"fqdn\":\"a.example\"}"
 
 static void routes(void **state)
 {
-    static const struct { const char *method, *path, *type, *body; int status; const char *cause, *allow;
+    static const struct {
+        const char *method, *path, *type, *body;
+        int status;
+        const char *cause, *allow;
     } rows[] = {
         {"GET", DISC "?target-nf-type=UDM&requester-nf-type=AMF", NULL, "", 200, "", ""},
         {"HEAD", DISC "?target-nf-type=UDM&requester-nf-type=AMF", NULL, "", 200, "", ""},
@@ -216,7 +216,10 @@ static void udr(void **state)
     static const char event[] =
         "{\"nfInstanceId\":\"" ID "\",\"success\":true,\"timeStamp\":\"2026-11-30T00:00:00Z\",\"authType\":\"5G_AKA\","
         "\"servingNetworkName\":\"5G:mnc001.mcc001.3gppnetwork.org\"}";
-    static const struct { const char *method, *path, *type, *body; int status; const char *cause, *holds;
+    static const struct {
+        const char *method, *path, *type, *body;
+        int status;
+        const char *cause, *holds;
     } rows[] = {
         {"GET", UE "/authentication-data/authentication-subscription", NULL, "", 200, "", "\"sqn\":\"000000000000\""},
         {"PATCH", UE "/authentication-data/authentication-subscription", PATCH,

@@ -1,9 +1,9 @@
 /* A server of raw frames says GOAWAY, REFUSED_STREAM or nothing; what the client makes of it. */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <signal.h>
 #include <stdio.h>
@@ -16,14 +16,26 @@
 enum { CONNECTIONS = 6 };
 
 #define SETTINGS "\0\0\0\4\0\0\0\0\0"
-#define GOAWAY(last) "\0\0\x08\7\0\0\0\0\0" "\0\0\0" last "\0\0\0\0"
-#define REFUSED "\0\0\4\3\0\0\0\0\1" "\0\0\0\7"
-#define CANCEL "\0\0\4\3\0\0\0\0\1" "\0\0\0\x08"
-#define OK_EMPTY "\0\0\1\1\5\0\0\0\1" "\x88" /* :status 200, END_STREAM | END_HEADERS, stream 1 */
+#define GOAWAY(last)                                                                                                   \
+    "\0\0\x08\7\0\0\0\0\0"                                                                                             \
+    "\0\0\0" last "\0\0\0\0"
+#define REFUSED                                                                                                        \
+    "\0\0\4\3\0\0\0\0\1"                                                                                               \
+    "\0\0\0\7"
+#define CANCEL                                                                                                         \
+    "\0\0\4\3\0\0\0\0\1"                                                                                               \
+    "\0\0\0\x08"
+#define OK_EMPTY                                                                                                       \
+    "\0\0\1\1\5\0\0\0\1"                                                                                               \
+    "\x88" /* :status 200, END_STREAM | END_HEADERS, stream 1 */
 
 /* What the n-th connection answers to its first request. */
 struct script {
-    struct { const char *bytes; size_t len; bool close; } at[CONNECTIONS];
+    struct {
+        const char *bytes;
+        size_t len;
+        bool close;
+    } at[CONNECTIONS];
     size_t count;
 };
 
@@ -122,15 +134,35 @@ static void retries(void **state)
     } rows[] = {
         {"answered at once", {{SAY(SETTINGS OK_EMPTY, false)}, 1}, 0, 200, 1, 1},
         {"GOAWAY below the stream, then another connection",
-         {{SAY(SETTINGS GOAWAY("\0"), false), SAY(SETTINGS OK_EMPTY, false)}, 2}, 0, 200, 2, 2},
+         {{SAY(SETTINGS GOAWAY("\0"), false), SAY(SETTINGS OK_EMPTY, false)}, 2},
+         0,
+         200,
+         2,
+         2},
         {"GOAWAY below the stream and the end",
-         {{SAY(SETTINGS GOAWAY("\0"), true), SAY(SETTINGS OK_EMPTY, false)}, 2}, 0, 200, 2, 2},
+         {{SAY(SETTINGS GOAWAY("\0"), true), SAY(SETTINGS OK_EMPTY, false)}, 2},
+         0,
+         200,
+         2,
+         2},
         {"GOAWAY that includes the stream, which is answered",
-         {{SAY(SETTINGS GOAWAY("\1") OK_EMPTY, true)}, 1}, 0, 200, 1, 1},
+         {{SAY(SETTINGS GOAWAY("\1") OK_EMPTY, true)}, 1},
+         0,
+         200,
+         1,
+         1},
         {"GOAWAY that includes the stream, and then the end",
-         {{SAY(SETTINGS GOAWAY("\1"), true)}, 1}, PQ_E_CLOSED, 0, 1, 1},
+         {{SAY(SETTINGS GOAWAY("\1"), true)}, 1},
+         PQ_E_CLOSED,
+         0,
+         1,
+         1},
         {"REFUSED_STREAM, tried again there, then GOAWAY",
-         {{SAY(SETTINGS REFUSED GOAWAY("\1"), false), SAY(SETTINGS OK_EMPTY, false)}, 2}, 0, 200, 3, 2},
+         {{SAY(SETTINGS REFUSED GOAWAY("\1"), false), SAY(SETTINGS OK_EMPTY, false)}, 2},
+         0,
+         200,
+         3,
+         2},
         {"CANCEL is no retry", {{SAY(SETTINGS CANCEL, false)}, 1}, PQ_E_RESET, 0, 1, 1},
         {"GOAWAY on each attempt", {{SAY(SETTINGS GOAWAY("\0"), false)}, 1}, PQ_E_REFUSED, 0, 4, 4},
         {"the end without GOAWAY", {{SAY(SETTINGS, true)}, 1}, PQ_E_CLOSED, 0, 1, 1},

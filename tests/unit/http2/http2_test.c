@@ -1,17 +1,17 @@
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "../alloc.h"
 #include "base/clock.h"
 #include "talk.h"
-#include "../alloc.h"
 
 enum { MS = 1000 * 1000 };
 
@@ -26,8 +26,12 @@ static void answer_body(struct pq_http2_exchange *x, int status, size_t len, boo
     assert_int_equal(pq_buf_reserve(&body, len), 0);
     for (size_t i = 0; i < len; i++)
         body.at[body.len++] = (uint8_t)('a' + i % 26);
-    pq_http2_respond(x, &(struct pq_http2_answer){.status = status, .fields = fields, .field_count = 1, .body = &body,
-                                                  .trailers = trailer, .trailer_count = trailers ? 2 : 0});
+    pq_http2_respond(x, &(struct pq_http2_answer){.status = status,
+                                                  .fields = fields,
+                                                  .field_count = 1,
+                                                  .body = &body,
+                                                  .trailers = trailer,
+                                                  .trailer_count = trailers ? 2 : 0});
     pq_buf_free(&body);
 }
 
@@ -228,7 +232,9 @@ static void kept_connections_have_times_once(void **state)
 /* Each side's idle end is orderly: the next request makes a new connection and none is lost. */
 static void idle(void **state)
 {
-    static const struct { int64_t server, client; } rows[] = {{2 * MS, 0}, {0, 2 * MS}};
+    static const struct {
+        int64_t server, client;
+    } rows[] = {{2 * MS, 0}, {0, 2 * MS}};
     (void)state;
     for (size_t i = 0; i < PQ_COUNT(rows); i++) {
         struct talk t;
@@ -308,10 +314,7 @@ static void freed_client_ends_calls(void **state)
     ev_loop_destroy(t.loop);
 }
 
-static void on_drained(void *context)
-{
-    *(bool *)context = true;
-}
+static void on_drained(void *context) { *(bool *)context = true; }
 
 /* What runs is finished, what comes later is refused, and done() is told once all is over. */
 static void drain(void **state)

@@ -1,8 +1,8 @@
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -117,10 +117,20 @@ static void length_cap(void **state)
 
 static void splits_paths(void **state)
 {
-    static const struct { const char *text; int want; const char *path, *query; } rows[] = {
-        {"/", 0, "/", ""}, {"/a/b?c", 0, "/a/b", "c"}, {"/?", 0, "/", ""}, {"*", PQ_E_SYNTAX, NULL, NULL},
-        {"", PQ_E_SYNTAX, NULL, NULL}, {"a/b", PQ_E_SYNTAX, NULL, NULL}, {"/a#b", PQ_E_SYNTAX, NULL, NULL},
-        {"/a\tb", PQ_E_SYNTAX, NULL, NULL}, {"/\x80", PQ_E_SYNTAX, NULL, NULL},
+    static const struct {
+        const char *text;
+        int want;
+        const char *path, *query;
+    } rows[] = {
+        {"/", 0, "/", ""},
+        {"/a/b?c", 0, "/a/b", "c"},
+        {"/?", 0, "/", ""},
+        {"*", PQ_E_SYNTAX, NULL, NULL},
+        {"", PQ_E_SYNTAX, NULL, NULL},
+        {"a/b", PQ_E_SYNTAX, NULL, NULL},
+        {"/a#b", PQ_E_SYNTAX, NULL, NULL},
+        {"/a\tb", PQ_E_SYNTAX, NULL, NULL},
+        {"/\x80", PQ_E_SYNTAX, NULL, NULL},
         {"/n?p={\"mcc\":\"001\"}", 0, "/n", "p={\"mcc\":\"001\"}"},
     };
     (void)state;
@@ -136,7 +146,10 @@ static void splits_paths(void **state)
 
 static void decodes(void **state)
 {
-    static const struct { const char *in; int want; const char *out;
+    static const struct {
+        const char *in;
+        int want;
+        const char *out;
     } rows[] = {
         {"", 0, ""},
         {"abc", 0, "abc"},
@@ -189,7 +202,11 @@ static void round_trip(void **state)
 
 static void parameters(void **state)
 {
-    static const struct { const char *query; size_t count; int end; const char *names, *values;
+    static const struct {
+        const char *query;
+        size_t count;
+        int end;
+        const char *names, *values;
     } rows[] = {
         {"", 0, PQ_E_NOT_FOUND, "", ""},
         {"a=1", 1, PQ_E_NOT_FOUND, "a,", "1,"},
