@@ -25,6 +25,7 @@ static const char help[] =
     "  --idle-timeout D       a connection without requests is closed after this, both ways (default 60s)\n"
     "  --timeout D            of a request to another function (default 10s)\n"
     "  --tcp-nodelay on|off   off leaves Nagle's algorithm on, only to reproduce studies (default on)\n"
+    "  --write message|frame  frame sends each HTTP/2 frame by itself, only to reproduce studies (default message)\n"
     "\n"
     "UDR:  --subscribers N    imsi-001010000000001 and on, with keys that follow from the number (default 1000)\n"
     "NRF:  --instances N      registered from the start (default 0)\n"
@@ -69,6 +70,7 @@ int pq_cli_nf(int argc, char **argv)
         {"register", PQ_OPTION_FLAG, &s.registers, 0, 0, NULL},
         {"connection", PQ_OPTION_EITHER, &s.fresh, 0, 0, pq_option_connection},
         {"tcp-nodelay", PQ_OPTION_EITHER, &s.nagle, 0, 0, pq_option_nodelay},
+        {"write", PQ_OPTION_EITHER, &s.by_frame, 0, 0, pq_option_write},
         {"idle-timeout", PQ_OPTION_DURATION, &s.idle_ns, 0, 0, NULL},
         {"timeout", PQ_OPTION_DURATION, &s.timeout_ns, 0, 0, NULL},
         {"subscribers", PQ_OPTION_INT, &s.subscribers, 1, 1000000, NULL},

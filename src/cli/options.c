@@ -15,6 +15,7 @@ enum { GO_ON = -1 };
 
 const char *const pq_option_connection[] = {"kept", "new", NULL};
 const char *const pq_option_nodelay[] = {"on", "off", NULL};
+const char *const pq_option_write[] = {"message", "frame", NULL};
 const char *const pq_option_modes[] = {"", "classical", "hybrid", "pure", NULL};
 
 static enum pq_log_level log_level = PQ_LOG_WARN;

@@ -33,6 +33,7 @@ struct pq_option {
 
 extern const char *const pq_option_connection[]; /* kept, new */
 extern const char *const pq_option_nodelay[];    /* on, off */
+extern const char *const pq_option_write[];      /* message, frame */
 extern const char *const pq_option_modes[];      /* those of crypto/suite.h without plain: index 0 is no choice */
 
 #define PQ_OPTIONS_SECURITY(security)                                                                                  \

@@ -39,6 +39,7 @@ static int make_server(struct pq_nf *nf, struct pq_why *why)
     struct pq_http2_server_settings s = {.name = pq_nf_kind_names[nf->how->kind],
                                          .tls = nf->tls.server,
                                          .nagle = nf->how->nagle,
+                                         .by_frame = nf->how->by_frame,
                                          .limits = {.body = PQ_SBI_BODY_MAX},
                                          .timeouts = {.idle = nf->how->idle_ns},
                                          .request = pq_sbi_serve,

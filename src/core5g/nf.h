@@ -27,7 +27,7 @@ struct pq_nf_settings {
     const char *instance_type;
     int64_t heartbeat_ns; /* of an NRF: what it asks for */
     bool fresh;           /* --connection new */
-    bool nagle;
+    bool nagle, by_frame;
     int64_t idle_ns;    /* of connections without requests, both ways; 0: the default */
     int64_t timeout_ns; /* of a request to another function; 0: the default */
     struct pq_sbi_security security;

@@ -238,6 +238,7 @@ int pq_connection_new(struct pq_server_shared *shared, int fd, const struct pq_a
         return e;
     }
     pq_session_init(&c->session, shared->loop, &hooks, TAKE_FD(own), tls ? PQ_SESSION_HANDSHAKE : PQ_SESSION_OPEN);
+    c->session.by_frame = shared->how.by_frame;
     c->session.tls = tls;
     c->shared = shared;
     c->peer = *peer;

@@ -115,6 +115,8 @@ static int collect(struct pq_session *s)
         if (n == 0)
             return 0;
         TRY(pq_buf_append(&s->out, bytes, (size_t)n));
+        if (s->by_frame)
+            return 0;
     }
     return 0;
 }

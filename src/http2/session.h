@@ -57,6 +57,7 @@ struct pq_session {
     bool write_dead;                         /* nothing more can be sent */
     bool read_needs_write, write_needs_read; /* TLS */
     bool first_bytes;                        /* the first read was looked at */
+    bool by_frame;                           /* each frame is a write of its own */
     struct pq_buf out;
     size_t sent;       /* of out */
     int code;          /* why it ends */

@@ -22,7 +22,7 @@ static const struct pq_sbi_deployment deployments[] = {
 static const char *const deployment_values[] = {"none",           "native-tls",  "sidecar-classical",
                                                 "sidecar-hybrid", "sidecar-pqc", NULL};
 static const char *const connection_values[] = {"kept", "new", NULL};
-static const char *const option_values[] = {"standard", "nagle", "window-1", "chain", NULL};
+static const char *const option_values[] = {"standard", "nagle", "nagle-frames", "window-1", "chain", NULL};
 static const char *const ca_values[] = {"mldsa65", "mldsa44", "mldsa87", "slhdsa128s", NULL};
 static const struct pq_driver_factor factors[] = {{"deployment", deployment_values},
                                                   {"connection", connection_values},
@@ -89,6 +89,8 @@ static void settle(struct pq_sbi *s, const struct pq_cell *cell, struct pq_sbi_c
             c.deployment = &deployments[i];
     c.fresh = strcmp(factor(s, cell, "connection"), "new") == 0;
     c.nodelay = strcmp(option, "nagle") != 0;
+    c.by_frame = strcmp(option, "nagle-frames") == 0;
+    c.sidecar_nodelay = c.nodelay && !c.by_frame;
     c.chain = strcmp(option, "chain") == 0;
     c.window = strcmp(option, "window-1") == 0 ? 1 : 0;
     c.workload = c.chain ? PQ_SBI_AUTHENTICATION : (enum pq_sbi_workload)load[PQ_SBI_WORKLOAD];

@@ -45,7 +45,7 @@ struct pq_sbi_cell {
     const struct pq_sbi_deployment *deployment;
     const char *authority; /* folder under <lab folder>/pki */
     bool fresh;            /* connection: new */
-    bool nodelay, chain;
+    bool nodelay, sidecar_nodelay, by_frame, chain;
     unsigned window; /* 0: the kernel's */
     int64_t requests, warmup, body_bytes;
     enum pq_sbi_workload workload;

@@ -120,6 +120,10 @@ static int start_function(struct pq_sbi *s, const struct pq_sbi_cell *cell, stru
         add(&c, "127.0.0.1:" PORT_BEHIND);
     else
         addf(&c, "%s:" PORT_SERVICE, pq_topology_host(cell->topology, kind)->address);
+    if (cell->by_frame) {
+        add(&c, "--write");
+        add(&c, "frame");
+    }
     if (i + 1 < cell->host_count) {
         char uri[64];
         next_uri(cell, i, uri, sizeof uri);
@@ -169,7 +173,7 @@ static int write_sidecar(struct pq_sbi *s, const struct pq_sbi_cell *c, const ch
                           "  key: %s\n"
                           "  ca: %s\n"
                           "  policy: {mode: %s, level: %d%s}\n",
-                          c->nodelay ? "true" : "false", c->nodelay ? "true" : "false", certificate, key, ca,
+                          c->sidecar_nodelay ? "true" : "false", c->sidecar_nodelay ? "true" : "false", certificate, key, ca,
                           pq_mode_names[c->deployment->mode], c->deployment->level,
                           c->deployment->require_pq ? ", require: [pq-kex, pq-auth]" : "");
     e = e < 0 ? e : add_routes(c, i, &b);
