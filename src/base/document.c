@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/config.h"
 #include "base/file.h"
+#include "base/utf8.h"
 
 /* The tree is copied out of libfyaml once: nodes then have NUL-terminated texts and plain positions, and duplicate
  * keys, aliases and depth are judged in one place. */
@@ -157,10 +158,50 @@ static void diag_destroyp(struct fy_diag **d)
         fy_diag_destroy(*d);
 }
 
+static void parser_destroyp(struct fy_parser **p)
+{
+    if (*p)
+        fy_parser_destroy(*p);
+}
+
 static void fy_document_destroyp(struct fy_document **d)
 {
     if (*d)
         fy_document_destroy(*d);
+}
+
+/* libfyaml takes a NUL or what is no UTF-8 for the end of the input, and is content with what came before. */
+static int check_characters(const char *name, const char *text, size_t len, struct pq_why *why)
+{
+    int line = 1, column = 1;
+    for (size_t i = 0, n; i < len; i += n) {
+        uint32_t c = 0;
+        n = pq_utf8_next(text + i, len - i, &c);
+        if (n == 0)
+            return pq_why(why, PQ_E_CONFIG, "%s:%d:%d: the byte 0x%02x is no UTF-8 here: save the file as UTF-8", name,
+                          line, column, (unsigned char)text[i]);
+        if (c == 0)
+            return pq_why(why, PQ_E_CONFIG, "%s:%d:%d: a NUL byte stands here", name, line, column);
+        column++;
+        if (c == '\n') {
+            line++;
+            column = 1;
+        }
+    }
+    return 0;
+}
+
+/* All of the input is to be read: what follows the first document is a mistake, not something to pass over. */
+static int end(struct pq_document *d, struct fy_parser *parser, struct fy_diag *diag, struct pq_why *why)
+{
+    DEFER(fy_document_destroyp) struct fy_document *more = fy_parse_load_document(parser);
+    if (fy_parser_get_stream_error(parser) || fy_diag_got_error(diag))
+        return syntax_why(diag, d->name, why);
+    if (!more)
+        return 0;
+    const struct fy_mark *mark = fy_document_state_start_mark(fy_document_get_document_state(more));
+    return pq_why(why, PQ_E_CONFIG, "%s:%d:%d: the file holds more than one document: a second one starts here",
+                  d->name, mark ? mark->line + 1 : 1, mark ? mark->column + 1 : 1);
 }
 
 static int parse(struct pq_document *d, const char *text, size_t len, struct pq_why *why)
@@ -173,12 +214,16 @@ static int parse(struct pq_document *d, const char *text, size_t len, struct pq_
         return PQ_E_NOMEM;
     fy_diag_set_collect_errors(diag, true);
     struct fy_parse_cfg cfg = {.flags = FYPCF_DEFAULT_PARSE | FYPCF_QUIET | FYPCF_COLLECT_DIAG, .diag = diag};
-    DEFER(fy_document_destroyp) struct fy_document *doc = fy_document_build_from_string(&cfg, text, len);
-    if (!doc || fy_diag_got_error(diag))
+    DEFER(parser_destroyp) struct fy_parser *parser = fy_parser_create(&cfg);
+    if (!parser || fy_parser_set_string(parser, text, len) < 0)
+        return PQ_E_NOMEM;
+    DEFER(fy_document_destroyp) struct fy_document *doc = fy_parse_load_document(parser);
+    if (fy_parser_get_stream_error(parser) || fy_diag_got_error(diag))
         return syntax_why(diag, d->name, why);
-    struct fy_node *root = fy_document_root(doc);
+    struct fy_node *root = doc ? fy_document_root(doc) : NULL;
     if (!root)
         return pq_why(why, PQ_E_CONFIG, "%s:1:1: the file is empty", d->name);
+    TRY(end(d, parser, diag, why));
     return copy_node(d, root, 0, &d->root, why);
 }
 
@@ -189,6 +234,7 @@ int pq_document_parse(const char *name, const char *text, size_t len, struct pq_
     DEFER(pq_document_freep) struct pq_document *d = calloc(1, sizeof *d);
     if (!d || !(d->name = strdup(name)))
         return pq_why(why, PQ_E_NOMEM, "out of memory while reading %s", name);
+    TRY(check_characters(name, text, len, why));
     int e = parse(d, text, len, why);
     if (e == PQ_E_NOMEM)
         pq_why(why, e, "out of memory while reading %s", name);

@@ -5,6 +5,7 @@
 #include <ftw.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
@@ -17,9 +18,13 @@ static int fail(struct pq_why *why, const char *verb, const char *path)
 
 int pq_file_read(const char *path, struct pq_buf *out, struct pq_why *why)
 {
-    DEFER(pq_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    /* O_NONBLOCK: opening a FIFO would wait for a writer */
+    DEFER(pq_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0)
         return fail(why, "read", path);
+    if (!S_ISREG(st.st_mode))
+        return pq_why(why, PQ_E_IO, "can't read %s: it is no regular file", path);
     size_t before = out->len;
     for (;;) {
         char chunk[16384];
@@ -41,6 +46,23 @@ int pq_file_read(const char *path, struct pq_buf *out, struct pq_why *why)
     }
 }
 
+int pq_file_hold_standard(struct pq_why *why)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+            return fail(why, "open", "/dev/null");
+    return 0;
+}
+
+void pq_file_close(int fd)
+{
+    if (fd < 0)
+        return;
+    DEFER(pq_closep) int null = fd <= STDERR_FILENO ? open("/dev/null", O_RDWR | O_CLOEXEC) : -1;
+    if (null < 0 || dup2(null, fd) < 0)
+        close(fd);
+}
+
 static int write_all(int fd, struct pq_span bytes)
 {
     while (bytes.len) {
@@ -55,28 +77,64 @@ static int write_all(int fd, struct pq_span bytes)
     return 0;
 }
 
-int pq_file_write(const char *path, struct pq_span bytes, mode_t mode, enum pq_file_how how, struct pq_why *why)
+/* A device, pipe or socket is written to as it is: renaming a file over it would do away with it. */
+static int write_through(const char *path, struct pq_span bytes, struct pq_why *why)
 {
-    char beside[PATH_MAX];
-    const char *target = path;
-    if (how == PQ_FILE_REPLACE) {
-        int n = snprintf(beside, sizeof beside, "%s.%ld.new", path, (long)getpid());
-        if (n < 0 || (size_t)n >= sizeof beside)
-            return pq_why(why, PQ_E_TOO_LONG, "the path %s is too long", path);
-        unlink(beside);
-        target = beside;
-    }
-    DEFER(pq_closep) int fd = open(target, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-    if (fd < 0 && errno == EEXIST)
-        return pq_why(why, PQ_E_EXISTS, "%s exists and is not overwritten: name another file or remove it first", path);
-    if (fd < 0)
+    DEFER(pq_closep) int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    return fd < 0 || write_all(fd, bytes) < 0 ? fail(why, "write", path) : 0;
+}
+
+/* Beside the target, under a name that no other process takes: process ids repeat between PID namespaces. */
+static int name_beside(const char *path, char out[PATH_MAX], struct pq_why *why)
+{
+    uint64_t random = 0;
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
         return fail(why, "write", path);
-    if (write_all(fd, bytes) < 0 || fsync(fd) < 0 || (how == PQ_FILE_REPLACE && rename(target, path) < 0)) {
-        int e = fail(why, "write", path);
-        unlink(target);
+    int n = snprintf(out, PATH_MAX, "%s.%016llx.new", path, (unsigned long long)random);
+    if (n < 0 || n >= PATH_MAX)
+        return pq_why(why, PQ_E_TOO_LONG, "the path %s is too long", path);
+    return 0;
+}
+
+static int write_new(const char *path, const char *named, struct pq_span bytes, mode_t mode, struct pq_why *why)
+{
+    DEFER(pq_closep) int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    if (fd < 0 && errno == EEXIST)
+        return pq_why(why, PQ_E_EXISTS, "%s exists and is not overwritten: name another file or remove it first",
+                      named);
+    if (fd < 0)
+        return fail(why, "write", named);
+    if (write_all(fd, bytes) < 0 || fsync(fd) < 0) {
+        int e = fail(why, "write", named);
+        unlink(path);
         return e;
     }
     return 0;
+}
+
+static int replace(const char *path, struct pq_span bytes, mode_t mode, struct pq_why *why)
+{
+    struct stat st;
+    char target[PATH_MAX], beside[PATH_MAX];
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return write_through(path, bytes, why);
+    bool link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+    if (link && !realpath(path, target))
+        return fail(why, "follow the link", path);
+    const char *real = link ? target : path;
+    TRY(name_beside(real, beside, why));
+    TRY(write_new(beside, path, bytes, mode, why));
+    if (rename(beside, real) < 0) {
+        int e = fail(why, "write", path);
+        unlink(beside);
+        return e;
+    }
+    return 0;
+}
+
+int pq_file_write(const char *path, struct pq_span bytes, mode_t mode, enum pq_file_how how, struct pq_why *why)
+{
+    return how == PQ_FILE_REPLACE ? replace(path, bytes, mode, why) : write_new(path, path, bytes, mode, why);
 }
 
 int pq_file_make_folders(const char *path, mode_t mode, struct pq_why *why)

@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include <math.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -10,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 
 const char *const pq_log_level_names[] = {"error", "warn", "info", "debug", NULL};
 const char *const pq_log_format_names[] = {"logfmt", "json", NULL};
@@ -27,48 +29,67 @@ void pq_log_to(int fd) { out_fd = fd; }
 int pq_log_on(enum pq_log_level level) { return (int)level <= threshold; }
 uint64_t pq_log_dropped(void) { return dropped; }
 
-/* A line is built in a fixed buffer: what does not fit is cut, and logging never allocates. */
+/* A line is built in a fixed buffer, and logging never allocates. What does not fit is cut between two pairs or two
+ * characters, and quote, brace and newline still close the line. */
 struct line {
-    char at[4096];
+    char at[4096]; /* PIPE_BUF: a pipe takes it whole or not at all */
     size_t len;
+    bool full;
 };
+enum { CLOSING = 3 };
 
 static void put(struct line *l, const char *text, size_t len)
 {
-    size_t room = sizeof l->at - 2 - l->len;
-    if (len > room)
-        len = room;
+    l->full = l->full || l->len + len > sizeof l->at - CLOSING;
+    if (l->full)
+        return;
     memcpy(l->at + l->len, text, len);
     l->len += len;
 }
 
 static void put_text(struct line *l, const char *text) { put(l, text, strlen(text)); }
 
+/* C0, DEL and C1 controls, line and paragraph separators, and what turns the direction of the text around it. */
+static bool hidden(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7f && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f ||
+           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
 static void put_quoted(struct line *l, const char *text)
 {
     put(l, "\"", 1);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+    if (l->full)
+        return;
+    for (size_t len = strlen(text), n; len; text += n, len -= n) {
+        uint32_t c = 0xfffd;
         char escaped[8];
-        if (*c == '"' || *c == '\\')
-            snprintf(escaped, sizeof escaped, "\\%c", *c);
-        else if (*c == '\n')
+        n = pq_utf8_next(text, len, &c);
+        if (c == '"' || c == '\\')
+            snprintf(escaped, sizeof escaped, "\\%c", (char)c);
+        else if (c == '\n')
             snprintf(escaped, sizeof escaped, "\\n");
-        else if (*c < 0x20 || *c == 0x7f)
-            snprintf(escaped, sizeof escaped, "\\u%04x", *c);
+        else if (hidden(c))
+            snprintf(escaped, sizeof escaped, "\\u%04x", c);
         else
-            snprintf(escaped, sizeof escaped, "%c", *c);
+            snprintf(escaped, sizeof escaped, "%.*s", n ? (int)n : 3, n ? text : "\xef\xbf\xbd");
         put_text(l, escaped);
+        n += n == 0;
     }
-    put(l, "\"", 1);
+    l->at[l->len++] = '"'; /* of CLOSING */
 }
 
 static bool plain(const char *text)
 {
-    if (!*text)
+    size_t len = strlen(text);
+    if (len == 0)
         return false;
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
-        if (*c <= ' ' || *c == '"' || *c == '=' || *c == '\\' || *c == 0x7f)
+    for (size_t n; len; text += n, len -= n) {
+        uint32_t c = 0;
+        n = pq_utf8_next(text, len, &c);
+        if (n == 0 || hidden(c) || c == ' ' || c == '"' || c == '=' || c == '\\')
             return false;
+    }
     return true;
 }
 
@@ -76,10 +97,13 @@ static void put_value(struct line *l, struct pq_log_value v)
 {
     char number[40];
     if (v.kind == PQ_LOG_TEXT) {
-        if (layout == PQ_LOG_LOGFMT && plain(v.text))
+        if (layout == PQ_LOG_LOGFMT && plain(v.text)) {
             put_text(l, v.text);
-        else
-            put_quoted(l, v.text);
+            if (!l->full)
+                return;
+            l->full = false;
+        }
+        put_quoted(l, v.text);
         return;
     }
     if (v.kind == PQ_LOG_INT)
@@ -94,14 +118,27 @@ static void put_value(struct line *l, struct pq_log_value v)
 static void put_pair(struct line *l, const char *key, struct pq_log_value v)
 {
     bool json = layout == PQ_LOG_JSON;
-    if (l->len > (json ? 1u : 0u))
+    size_t before = l->len;
+    if (before > (json ? 1u : 0u))
         put(l, json ? "," : " ", 1);
     if (json)
         put_quoted(l, key);
     else
         put_text(l, key);
     put(l, json ? ":" : "=", 1);
-    put_value(l, v);
+    size_t start = l->len;
+    if (!l->full)
+        put_value(l, v);
+    if (l->full && l->len == start)
+        l->len = before; /* a key without its value */
+}
+
+/* A reader that stopped reading must not stop this process. The descriptor is often shared with other programs, so
+ * that O_NONBLOCK is not ours to set. */
+static bool takes_a_line(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    return poll(&p, 1, 0) == 1 && (p.revents & (POLLOUT | POLLERR | POLLNVAL)) == POLLOUT;
 }
 
 void pq_log(enum pq_log_level level, const char *event, ...)
@@ -124,6 +161,7 @@ void pq_log(enum pq_log_level level, const char *event, ...)
     l.at[l.len] = '}';
     l.len += layout == PQ_LOG_JSON;
     l.at[l.len++] = '\n';
-    if (write(out_fd, l.at, l.len) != (ssize_t)l.len)
+    int fd = out_fd;
+    if (!takes_a_line(fd) || write(fd, l.at, l.len) != (ssize_t)l.len)
         dropped++;
 }

@@ -2,9 +2,10 @@
  *
  *   pq_log(PQ_LOG_INFO, "connection closed", "peer", pq_s(peer), "bytes_in", pq_i(n), "handshake_ms", pq_f(ms), NULL);
  *
- * Spec:   logfmt: key=value, values quoted where they hold a space, a quote, '=' or a control byte (escaped); JSON is
- * RFC 8259. Owns:   nothing; the values are read before the call returns. Safe from several threads: a line is one
- * write(2). Errors: none; a line that can't be written is dropped and counted.
+ * Spec:   logfmt: key=value, values quoted where they hold a space, a quote, '=' or a control character (escaped);
+ *         JSON is RFC 8259. Both are UTF-8: other bytes come out as U+FFFD. A line ends at 4096 bytes.
+ * Owns:   nothing; the values are read before the call returns. Safe from several threads: a line is one write(2).
+ * Errors: none; a line that can't be written at once, such as to a full pipe, is dropped and counted.
  */
 #ifndef PQ_BASE_LOG_H
 #define PQ_BASE_LOG_H

@@ -1,13 +1,16 @@
 #include <ctype.h>
+#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/table.h"
 #include "cli/cli.h"
 #include "cli/experiments.h"
@@ -109,49 +112,102 @@ static uint64_t random_seed(void)
     return getrandom(&v, sizeof v, 0) == sizeof v ? v % SEED_LIMIT : (uint64_t)pq_clock_wall_ns() % SEED_LIMIT;
 }
 
-static int default_folder(const struct pq_experiment *x, char *out, size_t size)
+/* Makes the folder, so that no two runs get the same one. */
+static int default_folder(const struct pq_experiment *x, char *out, size_t size, struct pq_why *why)
 {
+    enum { SAME_SECOND = 1000 };
     char now[32];
     pq_clock_rfc3339(pq_clock_wall_ns(), now, sizeof now);
     now[19] = 0;
     for (char *c = now; *c; c++)
         if (*c == ':')
             *c = '-';
-    int n = snprintf(out, size, "results/%s-%s", x->name, now);
-    return n < 0 || (size_t)n >= size ? PQ_E_TOO_LONG : 0;
+    TRY(pq_file_make_folders("results", 0755, why));
+    for (int i = 1; i <= SAME_SECOND; i++) {
+        char number[16] = "";
+        if (i > 1)
+            snprintf(number, sizeof number, "-%d", i);
+        int n = snprintf(out, size, "results/%s-%s%s", x->name, now, number);
+        if (n < 0 || (size_t)n >= size)
+            return pq_why(why, PQ_E_TOO_LONG, "the folder name is too long");
+        if (mkdir(out, 0755) == 0)
+            return 0;
+        if (errno != EEXIST)
+            return pq_why(why, pq_error_from_errno(errno), "can't make the folder %s: %s", out, strerror(errno));
+    }
+    return pq_why(why, PQ_E_LIMIT, "%d runs began in this second: name a folder with --out", SAME_SECOND);
 }
 
-static void command_to_repeat(const struct options *o, const struct pq_experiment *x, uint64_t seed, char *out,
-                              size_t size)
+static bool is_plain(const char *text)
 {
-    char repetitions[40] = "";
+    return *text &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+=,-") == strlen(text);
+}
+
+static bool is_printable(const char *text)
+{
+    while (*text >= ' ' && *text <= '~')
+        text++;
+    return *text == 0;
+}
+
+/* As one word of a shell. $'...' (POSIX 2024) takes what a terminal or JSON would not. */
+static int quote(const char *text, struct pq_buf *b)
+{
+    if (is_plain(text))
+        return pq_buf_printf(b, "%s", text);
+    bool printable = is_printable(text);
+    TRY(pq_buf_text(b, printable ? "'" : "$'"));
+    for (; *text; text++) {
+        bool as_it_is = *text >= ' ' && *text <= '~' && *text != '\'' && (printable || *text != '\\');
+        if (as_it_is)
+            TRY(pq_buf_printf(b, "%c", *text));
+        else if (printable)
+            TRY(pq_buf_printf(b, "'\\''"));
+        else
+            TRY(pq_buf_printf(b, "\\%03o", (unsigned char)*text));
+    }
+    return pq_buf_printf(b, "'");
+}
+
+static int command_to_repeat(const struct options *o, uint64_t seed, struct pq_buf *b)
+{
+    TRY(pq_buf_printf(b, "pqplane lab run --seed %llu", (unsigned long long)seed));
     if (o->repetitions)
-        snprintf(repetitions, sizeof repetitions, " --repetitions %lld", (long long)o->repetitions);
-    snprintf(out, size, "pqplane lab run %s --seed %llu%s%s", x->name, (unsigned long long)seed, repetitions,
-             o->quick ? " --quick" : "");
+        TRY(pq_buf_printf(b, " --repetitions %lld", (long long)o->repetitions));
+    TRY(pq_buf_printf(b, "%s%s ", o->quick ? " --quick" : "", o->experiment[0] == '-' ? " --" : ""));
+    return quote(o->experiment, b);
 }
 
 static int run_it(const struct options *o, struct pq_why *why)
 {
     DEFER(pq_experiment_freep) struct pq_experiment *x = NULL;
-    char path[PATH_MAX], folder[PATH_MAX], command[300], took[40];
+    DEFER(pq_buf_free) struct pq_buf command = {.cap = 5 * PATH_MAX};
+    char path[PATH_MAX], folder[PATH_MAX], took[40];
     TRY(pq_experiments_find(o->experiment, path, sizeof path, why));
     TRY(pq_experiment_load(path, o->quick, &x, why));
     TRY(check_questions(x, why));
     if (o->repetitions)
         x->repetitions = o->repetitions;
-    if (o->out ? snprintf(folder, sizeof folder, "%s", o->out) >= (int)sizeof folder
-               : default_folder(x, folder, sizeof folder) < 0)
-        return pq_why(why, PQ_E_TOO_LONG, "the folder name is too long");
     uint64_t seed = o->seed < 0 ? random_seed() : (uint64_t)o->seed;
-    command_to_repeat(o, x, seed, command, sizeof command);
+    int e = command_to_repeat(o, seed, &command);
+    if (e < 0)
+        return pq_why(why, e, "can't write down the command: %s", pq_error_text(e));
+    if (o->out && snprintf(folder, sizeof folder, "%s", o->out) >= (int)sizeof folder)
+        return pq_why(why, PQ_E_TOO_LONG, "the folder name is too long");
+    if (!o->out)
+        TRY(default_folder(x, folder, sizeof folder, why));
     fprintf(stderr, "%s: %zu cells, %lld rounds, seed %llu\n", x->name, x->cell_count, (long long)x->repetitions,
             (unsigned long long)seed);
     struct pq_run_summary sum = {0};
-    struct pq_run_options how = {
-        .out_folder = folder, .version = PQ_VERSION, .command = command, .seed = seed, .bar = isatty(STDERR_FILENO)};
+    struct pq_run_options how = {.out_folder = folder,
+                                 .own_folder = !o->out,
+                                 .version = PQ_VERSION,
+                                 .command = (const char *)command.at,
+                                 .seed = seed,
+                                 .bar = isatty(STDERR_FILENO)};
     int64_t began = pq_clock_ns();
-    int e = pq_run(x, &how, &sum, why);
+    e = pq_run(x, &how, &sum, why);
     pq_progress_duration(pq_clock_ns() - began, took, sizeof took);
     if (sum.written)
         fprintf(stderr, "%s/results.json: %lld of %lld rounds, %llu visits, %llu failures, %s\n", folder,

@@ -1,11 +1,14 @@
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <openssl/crypto.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "version.h"
 
 int pq_cli_fail(const char *command, int code, const struct pq_why *why)
@@ -54,7 +57,7 @@ static int help(FILE *out)
     return out == stdout ? 0 : 2;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     if (argc < 2)
         return help(stderr);
@@ -68,4 +71,23 @@ int main(int argc, char **argv)
             return commands[i].run(argc - 1, argv + 1);
     fprintf(stderr, "pqplane: there is no command \"%s\"; see: pqplane --help\n", name);
     return 2;
+}
+
+/* What was printed may still lie in the buffer: it must have arrived before the command has succeeded. */
+static int finish(const char *command, int status)
+{
+    errno = 0;
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || status != 0)
+        return status;
+    fprintf(stderr, "pqplane %s: can't write the output: %s\n", command, strerror(errno ? errno : EIO));
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    struct pq_why why = {""};
+    signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error of the write, not the end of the process */
+    if (pq_file_hold_standard(&why) < 0)
+        return pq_cli_fail(argc > 1 ? argv[1] : "help", PQ_E_IO, &why);
+    return finish(argc > 1 ? argv[1] : "help", run(argc, argv));
 }

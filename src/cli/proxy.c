@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/config.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "proxy/proxy.h"
@@ -87,8 +88,12 @@ static int tell_ready(const struct pq_proxy *p, int fd, struct pq_why *why)
 {
     if (fd < 0)
         return 0;
-    DEFER(pq_fclosep) FILE *out = fdopen(fd, "w");
+    DEFER(pq_closep) int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    DEFER(pq_fclosep) FILE *out = copy < 0 ? NULL : fdopen(copy, "w");
+    if (out)
+        (void)TAKE_FD(copy);
     int e = out ? pq_proxy_ready(p, out) : PQ_E_IO;
+    pq_file_close(fd);
     return e < 0 ? pq_why(why, e, "descriptor %d can't be written to", fd) : 0;
 }
 

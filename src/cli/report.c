@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ static const char help[] =
     "\n"
     "  --html FILE  write one page with tables, plots and the raw data; it needs no network\n"
     "  --csv FILE   write every sample, a row each\n"
+    "               FILE - is standard output, of --html or of --csv; the table is left out then\n"
     "  --compare    say what share of the intervals of two runs overlaps\n";
 
 struct options {
@@ -37,6 +39,8 @@ static void reports_free(struct reports *r)
         pq_report_free(r->at[i]);
     free(r->at);
 }
+
+static bool is_output(const char *path) { return path && strcmp(path, "-") == 0; }
 
 static int parse(int argc, char **argv, struct options *o)
 {
@@ -73,6 +77,8 @@ static int parse(int argc, char **argv, struct options *o)
         return pq_cli_usage("report", "--compare takes two runs, not %d", argc - optind);
     if (o->compare && (o->html || o->csv))
         return pq_cli_usage("report", "--compare writes no file");
+    if (is_output(o->html) && is_output(o->csv))
+        return pq_cli_usage("report", "standard output takes --html or --csv, not both");
     return 0;
 }
 
@@ -96,7 +102,11 @@ static unsigned terminal_width(void)
 
 static int save(const char *path, const struct pq_out *o, struct pq_why *why)
 {
-    return pq_file_write(path, pq_span(o->buf.at, o->buf.len), 0644, PQ_FILE_REPLACE, why);
+    if (!is_output(path))
+        return pq_file_write(path, pq_span(o->buf.at, o->buf.len), 0644, PQ_FILE_REPLACE, why);
+    if (fwrite(o->buf.at, 1, o->buf.len, stdout) != o->buf.len)
+        return pq_why(why, PQ_E_IO, "can't write to standard output: %s", strerror(errno));
+    return 0;
 }
 
 static int write_csv(const struct reports *r, const char *path, struct pq_why *why)
@@ -115,14 +125,19 @@ static int write_html(const struct reports *r, const char *path, struct pq_why *
     return save(path, &o, why);
 }
 
+static int print(const struct reports *r, struct pq_why *why)
+{
+    bool terminal = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+    int e = pq_report_print(r->at, r->count, stdout, terminal_width(), terminal);
+    return e < 0 ? pq_why(why, e, "can't write the table: %s", pq_error_text(e)) : 0;
+}
+
 static int run(const struct reports *r, const struct options *o, struct pq_why *why)
 {
     if (o->compare)
         return pq_report_compare(r->at[0], r->at[1], stdout, why);
-    bool terminal = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
-    int e = pq_report_print(r->at, r->count, stdout, terminal_width(), terminal);
-    if (e < 0)
-        return pq_why(why, e, "can't write the table: %s", pq_error_text(e));
+    if (!is_output(o->csv) && !is_output(o->html))
+        TRY(print(r, why));
     if (o->csv)
         TRY(write_csv(r, o->csv, why));
     return o->html ? write_html(r, o->html, why) : 0;

@@ -144,7 +144,7 @@ static void on_found(void *context, const struct pq_directory_result *r)
     struct pq_directory_entry *entry = &p->d->at[p->to];
     char authority[PQ_URI_AUTHORITY_MAX];
     if (r->error) {
-        fail(p, r->error, r->reason);
+        finish(p, &(struct pq_directory_result){.error = r->error, .undiscovered = true, .reason = r->reason});
         return;
     }
     yyjson_val *instance = yyjson_arr_get_first(yyjson_obj_get(r->json, "nfInstances"));

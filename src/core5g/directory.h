@@ -38,6 +38,7 @@ void pq_directory_clear(struct pq_directory *d);
 
 struct pq_directory_result {
     int error;
+    bool undiscovered; /* the error is that of asking the NRF where the function is */
     const char *reason;
     int status;
     yyjson_val *json;     /* the body's root; NULL where there is none */

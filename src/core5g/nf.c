@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "core5g/nf_parts.h"
 #include "core5g/nrf.h"
@@ -135,7 +136,7 @@ static int tell_ready(const struct pq_nf *nf)
     if (nf->how->ready_fd < 0)
         return 0;
     int n = dprintf(nf->how->ready_fd, "ready %s %s\n", name, text);
-    close(nf->how->ready_fd);
+    pq_file_close(nf->how->ready_fd);
     return n < 0 ? PQ_E_IO : 0;
 }
 

@@ -7,6 +7,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core5g/nrf_profile.h"
+#include "core5g/sbi.h"
+
+_Static_assert(PQ_NRF_PROFILE_DEPTH + 2 <= PQ_SBI_JSON_DEPTH, "a SearchResult adds an object and a list");
 
 const char *const pq_nrf_state_names[] = {"REGISTERED", "SUSPENDED", "UNDISCOVERABLE", "gone", NULL};
 
@@ -181,6 +184,10 @@ static int build(const struct pq_nrf_store *s, const char *id, yyjson_val *profi
     snprintf(n.type, sizeof n.type, "%s", yyjson_get_str(yyjson_obj_get(profile, "nfType")));
     n.state = state_of(profile);
     int e = !n.profile || !n.text ? PQ_E_NOMEM : n.text_len > PQ_NRF_MAX_PROFILE ? PQ_E_TOO_LONG : 0;
+    if (e == 0 && pq_sbi_deeper(pq_span(n.text, n.text_len), PQ_NRF_PROFILE_DEPTH)) {
+        *fault = (struct pq_nrf_fault){"profile", "is nested too deep for the answers of discovery", false};
+        e = PQ_E_INVALID;
+    }
     if (e < 0)
         clear(&n);
     else
@@ -233,6 +240,30 @@ static bool only_status_and_load(yyjson_val *patch)
     return true;
 }
 
+static bool takes(yyjson_val *op)
+{
+    static const char *const taken[] = {"add", "remove", "replace", "test"};
+    for (size_t i = 0; i < PQ_COUNT(taken); i++)
+        if (yyjson_equals_str(yyjson_obj_get(op, "op"), taken[i]))
+            return true;
+    return false;
+}
+
+static int check_patch(yyjson_val *patch, struct pq_nrf_fault *fault)
+{
+    yyjson_arr_iter it = yyjson_arr_iter_with(patch);
+    if (yyjson_arr_size(patch) > PQ_SBI_PATCH_OPERATIONS) {
+        *fault = (struct pq_nrf_fault){"patch", "has too many operations", false};
+        return PQ_E_INVALID;
+    }
+    for (yyjson_val *op; (op = yyjson_arr_iter_next(&it));)
+        if (!takes(op)) {
+            *fault = (struct pq_nrf_fault){"op", "must be add, remove, replace or test", false};
+            return PQ_E_INVALID;
+        }
+    return 0;
+}
+
 static int apply(yyjson_val *before, yyjson_val *patch, yyjson_doc **out, struct pq_nrf_fault *fault)
 {
     yyjson_patch_err err = {0};
@@ -259,6 +290,7 @@ int pq_nrf_store_patch(struct pq_nrf_store *s, int64_t now, const char *id, yyjs
     if (!n)
         return PQ_E_NOT_FOUND;
     yyjson_doc *doc = NULL;
+    TRY(check_patch(patch, fault));
     TRY(apply(yyjson_doc_get_root(n->profile), patch, &doc, fault));
     int e = build(s, id, yyjson_doc_get_root(doc), &after, fault);
     yyjson_doc_free(doc);

@@ -21,6 +21,7 @@
 enum {
     PQ_NRF_MAX_INSTANCES = 20000,
     PQ_NRF_MAX_PROFILE = 64 * 1024,
+    PQ_NRF_PROFILE_DEPTH = 24, /* levels: an answer wraps profiles in more, and who reads it refuses the whole */
     PQ_NRF_GRACE = 2,
     PQ_NRF_FORGET = 10,
 };
@@ -57,7 +58,8 @@ PQ_MUST_CHECK int pq_nrf_store_put(struct pq_nrf_store *s, int64_t now, const ch
 /* Also a silent one that is not forgotten yet. */
 PQ_MUST_CHECK int pq_nrf_store_get(struct pq_nrf_store *s, int64_t now, const char *id,
                                    const struct pq_nrf_instance **out);
-/* JSON Patch (RFC 6902); any that applies is a heart-beat. *changed: more than nfStatus and load came out different. */
+/* JSON Patch (RFC 6902) of at most PQ_SBI_PATCH_OPERATIONS, without copy and move: a few copies of a copy would fill
+ * all memory. Any that applies is a heart-beat. *changed: more than nfStatus and load came out different. */
 PQ_MUST_CHECK int pq_nrf_store_patch(struct pq_nrf_store *s, int64_t now, const char *id, yyjson_val *patch,
                                      bool *changed, struct pq_nrf_fault *fault);
 PQ_MUST_CHECK int pq_nrf_store_delete(struct pq_nrf_store *s, int64_t now, const char *id);

@@ -85,7 +85,7 @@ static bool is_coded(const struct pq_http2_message *m)
 }
 
 /* Quotes hide braces; an escape hides a quote. */
-static bool too_deep(struct pq_span text)
+bool pq_sbi_deeper(struct pq_span text, size_t levels)
 {
     size_t depth = 0;
     bool quoted = false;
@@ -99,7 +99,7 @@ static bool too_deep(struct pq_span text)
             depth++;
         else if (!quoted && (c == '}' || c == ']') && depth)
             depth--;
-        if (depth > PQ_SBI_JSON_DEPTH)
+        if (depth > levels)
             return true;
     }
     return false;
@@ -107,7 +107,7 @@ static bool too_deep(struct pq_span text)
 
 int pq_sbi_parse(struct pq_span text, yyjson_doc **out)
 {
-    if (too_deep(text))
+    if (pq_sbi_deeper(text, PQ_SBI_JSON_DEPTH))
         return PQ_E_TOO_LONG;
     yyjson_read_err err;
     /* Without YYJSON_READ_INSITU the text is not written to. */

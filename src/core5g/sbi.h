@@ -18,6 +18,7 @@ enum {
     PQ_SBI_PARAMETERS = 3,      /* of a path */
     PQ_SBI_PARAMETER_MAX = 256, /* bytes of one, decoded, with its NUL */
     PQ_SBI_JSON_DEPTH = 32,
+    PQ_SBI_PATCH_OPERATIONS = 64, /* of one JSON Patch */
     PQ_SBI_BODY_MAX = 256 * 1024,
     PQ_SBI_ANSWER_MAX = 16 * 1024 * 1024,
 };
@@ -71,6 +72,8 @@ void pq_sbi_invalid(struct pq_sbi_request *r, const char *cause, const char *par
 
 /* The JSON text with at most PQ_SBI_JSON_DEPTH levels: PQ_E_SYNTAX, PQ_E_TOO_LONG (too deep), PQ_E_NOMEM. */
 PQ_MUST_CHECK int pq_sbi_parse(struct pq_span text, yyjson_doc **out);
+/* Whether JSON text has more levels than that. */
+bool pq_sbi_deeper(struct pq_span text, size_t levels);
 static inline void pq_sbi_doc_freep(yyjson_doc **d) { yyjson_doc_free(*d); }
 static inline void pq_sbi_mut_freep(yyjson_mut_doc **d) { yyjson_mut_doc_free(*d); }
 

@@ -65,13 +65,15 @@ static void on_get_auth(struct pq_sbi_request *r)
     pq_sbi_answer_json(r, 200, pq_sbi_type_json, d);
 }
 
-/* Only the sequence number may change (TS 29.505, 5.2.2.3.2). */
+/* Only the sequence number may change (TS 29.505, 5.2.2.3.2), and nothing of the rest may come into it or grow. */
 static bool only_sequence_number(yyjson_val *patch)
 {
     yyjson_arr_iter it = yyjson_arr_iter_with(patch);
     for (yyjson_val *op; (op = yyjson_arr_iter_next(&it));) {
-        const char *path = yyjson_get_str(yyjson_obj_get(op, "path"));
-        if (!path || strncmp(path, "/sequenceNumber", 15) != 0)
+        yyjson_val *what = yyjson_obj_get(op, "op");
+        if (!yyjson_equals_str(what, "test") && !yyjson_equals_str(what, "replace"))
+            return false;
+        if (!yyjson_equals_str(yyjson_obj_get(op, "path"), "/sequenceNumber/sqn"))
             return false;
     }
     return true;
@@ -111,8 +113,12 @@ static void on_patch_auth(struct pq_sbi_request *r)
         pq_sbi_invalid(r, "INVALID_MSG_FORMAT", "patch", "must be an array of PatchItem");
         return;
     }
+    if (yyjson_arr_size(patch) > PQ_SBI_PATCH_OPERATIONS) {
+        pq_sbi_invalid(r, "MANDATORY_IE_INCORRECT", "patch", "has too many operations");
+        return;
+    }
     if (!only_sequence_number(patch)) {
-        pq_sbi_problem(r, 403, "MODIFICATION_NOT_ALLOWED", "only sequenceNumber may be changed");
+        pq_sbi_problem(r, 403, "MODIFICATION_NOT_ALLOWED", "only test and replace of /sequenceNumber/sqn are allowed");
         return;
     }
     int e = patched_sqn(s, patch, &sqn);

@@ -74,12 +74,18 @@ static int read_old(struct pq_crypto *c, const char *path, struct list *lists, s
             if (!end)
                 return pq_crypto_why(why, PQ_E_CRYPTO, "%s holds a revocation list that can't be read", path);
             ERR_clear_error();
-            return 0;
+            break;
         }
         for (size_t i = 0; i < count; i++)
             if (X509_NAME_cmp(X509_CRL_get_issuer(crl), X509_get_subject_name(lists[i].by.cert)) == 0)
                 TRY(take_old(&lists[i], crl, path, why));
     }
+    /* Begun anew, a list would forget what was revoked. */
+    for (size_t i = 0; i < count; i++)
+        if (!lists[i].old)
+            return pq_why(why, PQ_E_INVALID, "%s holds no list of the %s authority: move the file away to begin anew",
+                          path, lists[i].name);
+    return 0;
 }
 
 /* --- what to revoke ------------------------------------------------------------------------------------------------

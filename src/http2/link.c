@@ -223,6 +223,7 @@ int pq_link_callbacks(nghttp2_session_callbacks **out)
         return PQ_E_NOMEM;
     nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback2(cb, on_header);
+    nghttp2_session_callbacks_set_on_invalid_header_callback2(cb, pq_session_refuse_field);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
     nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame);
     nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_frame_sent);

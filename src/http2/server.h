@@ -43,7 +43,7 @@ struct pq_http2_server_settings {
     struct pq_address address;
     struct pq_tls_context *tls; /* NULL: plain */
     bool nagle;                 /* leave Nagle's algorithm on; only to reproduce studies */
-    bool by_frame;              /* each frame is a write of its own, as some servers do; only to reproduce studies */
+    bool by_frame;              /* each frame is a write of its own, 1 ms apart; only to reproduce studies */
     struct pq_http2_limits limits;
     struct pq_http2_timeouts timeouts;
     void (*request)(void *context, struct pq_http2_exchange *x);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -12,6 +13,7 @@ enum {
     READ_SIZE = 16 * 1024,
     READS_A_TURN = 8, /* then other connections get theirs */
     LINGER_NS = 1000 * 1000 * 1000,
+    FINISH_S = 10,       /* for the peer to take what is left once all was said */
     RESET_BURST = 1000,  /* RST_STREAM frames at once (rapid reset, CVE-2023-44487) ... */
     RESET_RATE = 33,     /* ... and a second */
     OUTBOUND_ACKS = 256, /* PING and SETTINGS acknowledgements that a peer may let pile up */
@@ -49,7 +51,7 @@ static void watch(struct pq_session *s)
         ev_io_start(s->loop, &s->io);
 }
 
-void pq_session_deadline(struct pq_session *s, int64_t ns)
+static void set_timer(struct pq_session *s, int64_t ns)
 {
     ev_timer_stop(s->loop, &s->timer);
     if (ns <= 0)
@@ -58,6 +60,13 @@ void pq_session_deadline(struct pq_session *s, int64_t ns)
     ev_now_update(s->loop);
     ev_timer_set(&s->timer, (double)ns / (double)PQ_NS_PER_S, 0.);
     ev_timer_start(s->loop, &s->timer);
+}
+
+void pq_session_deadline(struct pq_session *s, int64_t ns)
+{
+    /* The end under way has its own. */
+    if (!s->finishing && s->state != PQ_SESSION_LINGER)
+        set_timer(s, ns);
 }
 
 void pq_session_fail(struct pq_session *s, int code, const char *format, ...)
@@ -121,10 +130,21 @@ static int collect(struct pq_session *s)
     return 0;
 }
 
+/* Frames that leave by themselves shall also arrive so: whoever reads them must find one at a time. This stops the
+ * loop, which a server for studies may. */
+static void pause_between_frames(void)
+{
+    const struct timespec gap = {.tv_nsec = PQ_SESSION_FRAME_GAP_NS};
+    nanosleep(&gap, NULL);
+}
+
 static int pump(struct pq_session *s)
 {
     do {
+        bool sent = s->out.len > 0;
         TRY(flush(s));
+        if (sent && s->by_frame)
+            pause_between_frames();
         TRY(collect(s));
     } while (s->out.len);
     return 0;
@@ -145,7 +165,7 @@ static void linger(struct pq_session *s)
     if (s->peer_done)
         pq_session_fail(s, 0, "closed");
     else
-        pq_session_deadline(s, LINGER_NS);
+        set_timer(s, LINGER_NS);
 }
 
 /* What the peer sent before it went away is still read; that side then tells the end. */
@@ -198,10 +218,14 @@ void pq_session_finish(struct pq_session *s)
         return;
     }
     int e = nghttp2_session_terminate_session2(s->h2, nghttp2_session_get_last_proc_stream_id(s->h2), NGHTTP2_NO_ERROR);
-    if (e < 0)
+    if (e < 0) {
         pq_session_fail(s, PQ_E_NOMEM, "%s", pq_error_text(PQ_E_NOMEM));
-    else
-        pq_session_pump(s);
+        return;
+    }
+    if (!s->finishing)
+        set_timer(s, FINISH_S * PQ_NS_PER_S);
+    s->finishing = true;
+    pq_session_pump(s);
 }
 
 /* --- in ----------------------------------------------------------------------------------------------------------- */
@@ -272,7 +296,7 @@ static void end_of_stream(struct pq_session *s, int e)
     s->peer_done = true;
     if (s->state == PQ_SESSION_LINGER)
         pq_session_fail(s, 0, "closed");
-    else if (e != PQ_E_CLOSED || !s->hooks->half_closed || !s->first_bytes)
+    else if (e != PQ_E_CLOSED || !s->hooks->half_closed || !s->first_bytes || s->write_dead)
         pq_session_fail(s, e, "%s", e == PQ_E_CLOSED ? "the peer closed the connection" : pq_error_text(e));
 }
 
@@ -381,6 +405,8 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
     s->busy = true;
     if (s->state == PQ_SESSION_LINGER)
         pq_session_fail(s, 0, "closed");
+    else if (s->finishing)
+        pq_session_fail(s, PQ_E_TIMEOUT, "the peer does not take what is left to send");
     else if (s->state == PQ_SESSION_OPEN)
         s->hooks->timeout(s);
     else
@@ -398,6 +424,14 @@ void pq_session_begin(struct pq_session *s)
     /* An accepted plain connection is open already. */
     if (s->state == PQ_SESSION_OPEN)
         ev_feed_event(s->loop, &s->io, EV_READ);
+}
+
+int pq_session_refuse_field(nghttp2_session *h2, const nghttp2_frame *frame, nghttp2_rcbuf *name, nghttp2_rcbuf *value,
+                            uint8_t flags, void *user)
+{
+    (void)name, (void)value, (void)flags, (void)user;
+    int e = nghttp2_submit_rst_stream(h2, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_PROTOCOL_ERROR);
+    return e < 0 ? NGHTTP2_ERR_CALLBACK_FAILURE : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
 static int set_options(nghttp2_option *o)

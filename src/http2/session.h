@@ -18,7 +18,7 @@
 #include "http2/http2.h"
 #include "tls/tls.h"
 
-enum { PQ_SESSION_OUT = 64 * 1024 };
+enum { PQ_SESSION_OUT = 64 * 1024, PQ_SESSION_FRAME_GAP_NS = 1000000 };
 
 /* CONNECTING -> HANDSHAKE (TLS only) -> OPEN -> LINGER -> ENDED; any -> ENDED on failure. */
 enum pq_session_state {
@@ -55,9 +55,10 @@ struct pq_session {
     bool busy;                               /* inside nghttp2 or the loop's callback: pump and end later */
     bool peer_done;                          /* nothing more comes */
     bool write_dead;                         /* nothing more can be sent */
+    bool finishing;                          /* pq_session_finish() was called */
     bool read_needs_write, write_needs_read; /* TLS */
     bool first_bytes;                        /* the first read was looked at */
-    bool by_frame;                           /* each frame is a write of its own */
+    bool by_frame;                           /* each frame is a write of its own, a gap apart */
     struct pq_buf out;
     size_t sent;       /* of out */
     int code;          /* why it ends */
@@ -82,8 +83,12 @@ void pq_session_deadline(struct pq_session *s, int64_t ns);
 void pq_session_fail(struct pq_session *s, int code, const char *format, ...) PQ_PRINTF(3, 4);
 /* All was said: GOAWAY was queued before. Sends the rest, then our end of stream, then waits a little for the
  * peer's, so that
- * no answer is lost to a reset; then ended() with 0. */
+ * no answer is lost to a reset; then ended() with 0. A peer that does not take the rest within 10 s: PQ_E_TIMEOUT. */
 void pq_session_finish(struct pq_session *s);
+/* For nghttp2's invalid-header callback: RFC 9113, 8.2.1, makes a message with such a field malformed, so that its
+ * stream ends with PROTOCOL_ERROR (8.1.1); nghttp2 by itself only drops the field. */
+int pq_session_refuse_field(nghttp2_session *h2, const nghttp2_frame *frame, nghttp2_rcbuf *name, nghttp2_rcbuf *value,
+                            uint8_t flags, void *user);
 /* Frees what it owns. */
 void pq_session_close(struct pq_session *s);
 

@@ -24,6 +24,10 @@ void pq_progress_round(struct pq_progress *p, int64_t round, int64_t now_ns);
 void pq_progress_cell(struct pq_progress *p, uint64_t failures, int64_t now_ns);
 void pq_progress_end(struct pq_progress *p);
 
+enum { PQ_PROGRESS_LINE = 200 };
+/* The bar's line, narrower than a terminal of that many columns: the bar shrinks, then goes, then words go. */
+void pq_progress_line(const struct pq_progress *p, int64_t now_ns, size_t columns, char out[PQ_PROGRESS_LINE]);
+
 /* "1 min 20 s" */
 void pq_progress_duration(int64_t ns, char *out, size_t size);
 

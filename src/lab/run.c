@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -181,6 +183,34 @@ static struct pq_run_summary *map_shared(void)
     return at == MAP_FAILED ? NULL : at;
 }
 
+static bool is_still_at(int fd, const char *path)
+{
+    struct stat held, named;
+    return fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_dev == named.st_dev &&
+           held.st_ino == named.st_ino;
+}
+
+/* Two runs with one folder would publish each other's file. The lock is on the folder itself, leaves nothing in it and
+ * goes with the run, be it killed; every process of the run holds it. A file system without locks has to do without. */
+static int hold_folder(const char *path, int *out, struct pq_why *why)
+{
+    enum { ATTEMPTS = 10 };
+    for (int i = 0; i < ATTEMPTS; i++) {
+        TRY(pq_file_make_folders(path, 0755, why));
+        DEFER(pq_closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0 && errno != ENOENT)
+            return pq_why(why, pq_error_from_errno(errno), "can't open %s: %s", path, strerror(errno));
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+            return pq_why(why, PQ_E_EXISTS, "another run writes to %s: name another folder with --out", path);
+        /* A run that wrote nothing removes the folder that it made, perhaps between our steps. */
+        if (fd >= 0 && is_still_at(fd, path)) {
+            *out = TAKE_FD(fd);
+            return 0;
+        }
+    }
+    return pq_why(why, PQ_E_IO, "%s vanishes while it is being made: name another folder with --out", path);
+}
+
 int pq_run(const struct pq_experiment *x, const struct pq_run_options *how, struct pq_run_summary *sum,
            struct pq_why *why)
 {
@@ -188,11 +218,9 @@ int pq_run(const struct pq_experiment *x, const struct pq_run_options *how, stru
     DEFER(unmap) struct pq_run_summary *shared = map_shared();
     if (!shared)
         return pq_why(why, PQ_E_NOMEM, "out of memory");
-    bool was_there = access(how->out_folder, F_OK) == 0;
-    TRY(pq_file_make_folders(how->out_folder, 0755, why));
-    DEFER(pq_closep) int out = open(how->out_folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (out < 0)
-        return pq_why(why, pq_error_from_errno(errno), "can't open %s: %s", how->out_folder, strerror(errno));
+    bool was_there = !how->own_folder && access(how->out_folder, F_OK) == 0;
+    DEFER(pq_closep) int out = -1;
+    TRY(hold_folder(how->out_folder, &out, why));
     struct run r = {.x = x,
                     .how = how,
                     .out_fd = out,

@@ -4,7 +4,7 @@
  * Owns:   everything that a run makes (processes, namespaces, links, keys, logs) lives in namespaces and in memory that
  * end with it, be it killed; only DIR/results.json stays. Errors: PQ_E_INTERRUPTED (what was measured is written,
  * "complete": false), PQ_E_PERMISSION (no namespaces), PQ_E_LIMIT (disk full), PQ_E_NOENT (no ip), PQ_E_CONFIG and what
- * drivers give; why says what to do.
+ * drivers give, PQ_E_EXISTS (another run writes to the folder); why says what to do.
  */
 #ifndef PQ_LAB_RUN_H
 #define PQ_LAB_RUN_H
@@ -34,6 +34,7 @@ struct pq_visit {
 
 struct pq_run_options {
     const char *out_folder;
+    bool own_folder; /* made for this run: it goes again where nothing is written, as one that the run itself makes */
     const char *version, *command;
     uint64_t seed;
     bool bar; /* a progress bar on standard error, else a line a round */

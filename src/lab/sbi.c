@@ -78,7 +78,7 @@ static void settle_topology(struct pq_sbi *s, struct pq_sbi_cell *c)
     c->topology = four ? s->chain : s->pair;
 }
 
-static void settle(struct pq_sbi *s, const struct pq_cell *cell, struct pq_sbi_cell *out)
+void pq_sbi_settle(struct pq_sbi *s, const struct pq_cell *cell, struct pq_sbi_cell *out)
 {
     const int64_t *load = s->lab->x->load;
     const char *deployment = factor(s, cell, "deployment"), *option = factor(s, cell, "option"),
@@ -122,7 +122,7 @@ static void finishp(struct pq_sbi **s)
 static int prepare_for(struct pq_sbi *s, const struct pq_cell *cell, struct pq_why *why)
 {
     struct pq_sbi_cell c;
-    settle(s, cell, &c);
+    pq_sbi_settle(s, cell, &c);
     struct pq_topology **t = c.workload == PQ_SBI_AUTHENTICATION ? &s->chain : &s->pair;
     if (!*t)
         TRY(pq_topology_new(t == &s->chain ? "chain" : "pair", c.hosts, c.host_count, t, why));
@@ -143,6 +143,10 @@ static int prepare(struct pq_lab *lab, void **state, struct pq_why *why)
 }
 
 /* --- one visit */
+
+/* Requests of the short loads before their measured one: from the third on a connection, one costs as any later one,
+ * and where each waits for a timer, more of them would take most of a visit's time. */
+enum { SHORT_WARMUP = 2 };
 
 enum role { PRODUCER, EGRESS, INGRESS, ROLES };
 static const char *const role_names[ROLES] = {"producer", "egress", "ingress"};
@@ -256,36 +260,38 @@ static int split_by_load(const struct pq_sbi_cell *c, struct pq_visit *v, const 
     return 0;
 }
 
-static int put_requests(const struct pq_sbi_cell *c, struct pq_visit *v, const struct pq_sbi_load *l,
+int pq_sbi_put_requests(const struct pq_sbi_cell *c, struct pq_visit *v, const struct pq_sbi_load *l,
                         struct pq_why *why)
 {
     const char *metric = c->fresh ? "first_request_ms" : "request_ms";
     for (size_t i = 0; i < l->count; i++)
         TRY(put(v, metric, (double)l->samples[i].total_ns / PQ_NS_PER_MS, l->samples[i].at_ns, why));
-    if (l->count == 0)
+    /* With failures nobody knows how much of the cost was theirs. */
+    if (l->count == 0 || l->failed)
         return 0;
     return put_role(v, "cpu_us_per_request", "consumer", (double)l->cpu_ns / PQ_NS_PER_US / (double)l->count, why);
 }
 
-/* A load costs more than its requests: its connection, its warm-up. So a load with one request comes before the
+/* A load costs more than its requests: its connection, and the first requests on it. So a short load comes before the
  * measured one, and what the measured one cost above it is its further requests' own. A load before both takes what
  * only the first connection of a process costs. */
 static int measure(struct pq_sbi *s, const struct pq_sbi_cell *c, struct pq_visit *v, const struct pq_sbi_programs *p,
                    struct pq_sbi_load *l, struct pq_why *why)
 {
     struct reading at[3];
+    int64_t warmup = c->warmup < SHORT_WARMUP ? c->warmup : SHORT_WARMUP;
     for (int i = 0; i < 2; i++) {
         DEFER(pq_sbi_load_free) struct pq_sbi_load before = {0};
-        TRY(pq_sbi_run_load(s, c, v, 1, &before, why));
+        TRY(pq_sbi_run_load(s, c, v, warmup, 1, &before, why));
         if (before.count == 0)
             return pq_why(why, PQ_E_PROTOCOL, "the first requests failed: %s", before.reason);
         TRY(take_reading(c, p, &at[i], why));
     }
-    TRY(pq_sbi_run_load(s, c, v, c->requests, l, why));
+    TRY(pq_sbi_run_load(s, c, v, c->warmup, c->requests, l, why));
     TRY(take_reading(c, p, &at[2], why));
-    TRY(put_requests(c, v, l, why));
-    /* With failures nobody knows how much of the cost was theirs. */
-    return l->failed || c->requests < 2 ? 0 : put_costs(v, at, c->requests - 1, why);
+    TRY(pq_sbi_put_requests(c, v, l, why));
+    int64_t more = c->warmup + c->requests - (warmup + 1);
+    return l->failed || c->requests < 2 ? 0 : put_costs(v, at, more, why);
 }
 
 static int visit(void *state, struct pq_visit *v, struct pq_why *why)
@@ -293,7 +299,7 @@ static int visit(void *state, struct pq_visit *v, struct pq_why *why)
     struct pq_sbi *s = state;
     struct pq_sbi_cell c;
     struct pq_sbi_programs p;
-    settle(s, v->cell, &c);
+    pq_sbi_settle(s, v->cell, &c);
     TRY(pq_topology_window(c.topology, c.window, why));
     if (c.deployment->protection != PQ_SBI_PLAIN)
         TRY(pq_sbi_memory_handshakes(s, &c, v, why));

@@ -81,8 +81,8 @@ struct pq_sbi_load {
 };
 void pq_sbi_load_free(struct pq_sbi_load *l);
 /* Runs the consumer to its end. */
-PQ_MUST_CHECK int pq_sbi_run_load(struct pq_sbi *s, const struct pq_sbi_cell *c, struct pq_visit *v, int64_t requests,
-                                  struct pq_sbi_load *out, struct pq_why *why);
+PQ_MUST_CHECK int pq_sbi_run_load(struct pq_sbi *s, const struct pq_sbi_cell *c, struct pq_visit *v, int64_t warmup,
+                                  int64_t requests, struct pq_sbi_load *out, struct pq_why *why);
 
 /* --- sbi_reports.c */
 /* The load's JSON; ended_ns is when it was over; failures go into the record unless that is NULL. */
@@ -96,5 +96,11 @@ struct pq_sbi_connection {
 /* The egress connections that had a handshake, in the order in which they were opened. *out is the caller's to free. */
 PQ_MUST_CHECK int pq_sbi_log_parse(const char *text, size_t len, struct pq_sbi_connection **out, size_t *count,
                                    struct pq_why *why);
+
+/* --- sbi.c */
+void pq_sbi_settle(struct pq_sbi *s, const struct pq_cell *cell, struct pq_sbi_cell *out);
+/* What the measured load tells of its requests. */
+PQ_MUST_CHECK int pq_sbi_put_requests(const struct pq_sbi_cell *c, struct pq_visit *v, const struct pq_sbi_load *l,
+                                      struct pq_why *why);
 
 #endif

@@ -173,8 +173,8 @@ static int write_sidecar(struct pq_sbi *s, const struct pq_sbi_cell *c, const ch
                           "  key: %s\n"
                           "  ca: %s\n"
                           "  policy: {mode: %s, level: %d%s}\n",
-                          c->sidecar_nodelay ? "true" : "false", c->sidecar_nodelay ? "true" : "false", certificate, key, ca,
-                          pq_mode_names[c->deployment->mode], c->deployment->level,
+                          c->sidecar_nodelay ? "true" : "false", c->sidecar_nodelay ? "true" : "false", certificate,
+                          key, ca, pq_mode_names[c->deployment->mode], c->deployment->level,
                           c->deployment->require_pq ? ", require: [pq-kex, pq-auth]" : "");
     e = e < 0 ? e : add_routes(c, i, &b);
     if (e < 0)
@@ -216,8 +216,8 @@ int pq_sbi_start(struct pq_sbi *s, const struct pq_sbi_cell *cell, struct pq_vis
 static const char *const workload_names[] = {
     [PQ_SBI_DISCOVERY] = "discovery", [PQ_SBI_AUTHENTICATION] = "authentication"};
 
-int pq_sbi_run_load(struct pq_sbi *s, const struct pq_sbi_cell *cell, struct pq_visit *v, int64_t requests,
-                    struct pq_sbi_load *out, struct pq_why *why)
+int pq_sbi_run_load(struct pq_sbi *s, const struct pq_sbi_cell *cell, struct pq_visit *v, int64_t warmup,
+                    int64_t requests, struct pq_sbi_load *out, struct pq_why *why)
 {
     char uri[64], report[PQ_SBI_PATH];
     struct command c = {.count = 0};
@@ -234,9 +234,11 @@ int pq_sbi_run_load(struct pq_sbi *s, const struct pq_sbi_cell *cell, struct pq_
     add(&c, "--requests");
     addf(&c, "%lld", (long long)requests);
     add(&c, "--warmup");
-    addf(&c, "%lld", (long long)cell->warmup);
-    add(&c, "--body-bytes");
-    addf(&c, "%lld", (long long)cell->body_bytes);
+    addf(&c, "%lld", (long long)warmup);
+    if (cell->body_bytes > 0) { /* else it asks for all there is */
+        add(&c, "--body-bytes");
+        addf(&c, "%lld", (long long)cell->body_bytes);
+    }
     add(&c, "--json");
     add(&c, report);
     add_common(&c, cell);

@@ -126,12 +126,15 @@ static _Noreturn void first(pq_namespace_body *body, void *context, int life, in
     _exit(0);
 }
 
-static _Noreturn void keeper(pq_namespace_body *body, void *context, int life, int result)
+/* The signals come in blocked, and one that a terminal or kill(2) sent to the whole process group may be waiting by
+ * now: only when they are ignored, mask restores what the caller had. */
+static _Noreturn void keeper(pq_namespace_body *body, void *context, int life, int result, const sigset_t *mask)
 {
     struct outcome o = {0};
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
+    sigprocmask(SIG_SETMASK, mask, NULL);
     o.code = leave_host(&o.why);
     /* After the credentials changed: a change clears the parent-death signal. */
     if (o.code == 0 && die_with_parent(life) < 0)
@@ -239,8 +242,7 @@ int pq_namespace_run(pq_namespace_body *body, void *context, struct pq_why *why)
         close(TAKE_FD(e.life[1]));
         close(TAKE_FD(e.result[0]));
         close(TAKE_FD(e.signals));
-        sigprocmask(SIG_SETMASK, &e.before, NULL);
-        keeper(body, context, e.life[0], e.result[1]);
+        keeper(body, context, e.life[0], e.result[1], &e.before);
     }
     close(TAKE_FD(e.life[0]));
     close(TAKE_FD(e.result[1]));

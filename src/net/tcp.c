@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -115,21 +116,28 @@ static int open_socket(int family, int *out_fd, struct pq_why *why)
     return 0;
 }
 
-/* A path that nobody answers on is what a killed process left. */
-static void remove_stale(const struct pq_address *a)
+/* A socket that nobody answers on is what a killed process left. Connecting to any other file is refused as well. */
+static int remove_stale(const struct pq_address *a, struct pq_why *why)
 {
+    const char *path = ((const struct sockaddr_un *)(const void *)&a->sa)->sun_path;
+    struct stat st;
+    if (a->sa.ss_family != AF_UNIX || lstat(path, &st) < 0)
+        return 0;
+    if (!S_ISSOCK(st.st_mode))
+        return pq_why(why, PQ_E_EXISTS,
+                      "can't listen on unix:%s: it exists and is no socket; choose another path or remove it", path);
     DEFER(pq_closep) int fd = -1;
-    if (a->sa.ss_family != AF_UNIX || open_socket(AF_UNIX, &fd, NULL) < 0)
-        return;
+    TRY(open_socket(AF_UNIX, &fd, why));
     if (connect(fd, (const struct sockaddr *)&a->sa, a->len) < 0 && errno == ECONNREFUSED)
-        unlink(((const struct sockaddr_un *)(const void *)&a->sa)->sun_path);
+        unlink(path);
+    return 0;
 }
 
 int pq_tcp_listen(const struct pq_address *a, int backlog, int *out_fd, struct pq_why *why)
 {
     char text[PQ_ADDRESS_TEXT];
     pq_address_text(a, text);
-    remove_stale(a);
+    TRY(remove_stale(a, why));
     DEFER(pq_closep) int fd = -1;
     TRY(open_socket(a->sa.ss_family, &fd, why));
     int on = 1;
@@ -174,6 +182,8 @@ int pq_tcp_connect(const struct pq_address *a, int *out_fd, struct pq_why *why)
             char text[PQ_ADDRESS_TEXT];
             int err = errno;
             pq_address_text(a, text);
+            if (err == EAGAIN && a->sa.ss_family == AF_UNIX) /* connect(2): the listener's backlog is full */
+                return pq_why(why, PQ_E_REFUSED, "can't connect to %s: its queue is full", text);
             return pq_why(why, err == EAGAIN ? PQ_E_LIMIT : pq_error_from_errno(err), "can't connect to %s: %s", text,
                           strerror(err));
         }

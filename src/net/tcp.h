@@ -2,8 +2,9 @@
  *
  * Spec:   tcp(7), unix(7); address texts "192.0.2.1:80", "[2001:db8::1]:80", "host.example:80", "unix:/path".
  * Owns:   returned descriptors are the caller's; all are non-blocking and close-on-exec.
- * Errors: PQ_E_INVALID (address text), PQ_E_NOT_FOUND (name), PQ_E_EXISTS (address in use), PQ_E_REFUSED, PQ_E_TIMEOUT,
- *         PQ_E_RESET, PQ_E_LIMIT (descriptors), PQ_E_PERMISSION, PQ_E_IO; why says which address and what to do.
+ * Errors: PQ_E_INVALID (address text), PQ_E_NOT_FOUND (name), PQ_E_EXISTS (address in use), PQ_E_REFUSED (a full queue
+ *         too), PQ_E_TIMEOUT, PQ_E_RESET, PQ_E_LIMIT (descriptors), PQ_E_PERMISSION, PQ_E_IO; why says which
+ *         address and what to do.
  */
 #ifndef PQ_NET_TCP_H
 #define PQ_NET_TCP_H
@@ -31,7 +32,7 @@ struct pq_address pq_address_peer(int fd);
 uint16_t pq_address_port(const struct pq_address *a);
 
 /* An address with port 0 gets one from the kernel: read it with pq_address_local(). SO_REUSEADDR is set;
- * a unix socket's path must not exist (a stale one that nobody answers on is removed). backlog 0 means 1024. */
+ * a unix socket's path must not exist (a stale socket that nobody answers on is removed). backlog 0 means 1024. */
 PQ_MUST_CHECK int pq_tcp_listen(const struct pq_address *a, int backlog, int *out_fd, struct pq_why *why);
 /* Accepts one: 0, PQ_E_WANT_READ when none waits, PQ_E_LIMIT when descriptors ran out, PQ_E_RESET (try the next).
  * TCP_NODELAY is set. */

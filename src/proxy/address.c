@@ -129,23 +129,98 @@ bool pq_proxy_address_is_local(const struct pq_address *a)
     }
 }
 
-static bool is_wildcard(const struct pq_address *a)
+/* IPv4 in its mapped form, so that one comparison serves both families. */
+static struct in6_addr host_bytes(const struct pq_address *a)
 {
-    return a->sa.ss_family == AF_INET6
-               ? IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)(const void *)&a->sa)->sin6_addr)
-               : ((const struct sockaddr_in *)(const void *)&a->sa)->sin_addr.s_addr == htonl(INADDR_ANY);
+    const struct sockaddr_in *in = (const void *)&a->sa;
+    struct in6_addr host = {0};
+    if (a->sa.ss_family == AF_INET6)
+        return ((const struct sockaddr_in6 *)(const void *)&a->sa)->sin6_addr;
+    host.s6_addr[10] = host.s6_addr[11] = 0xff;
+    memcpy(&host.s6_addr[12], &in->sin_addr, sizeof in->sin_addr);
+    return host;
+}
+
+static bool is_any_v4(const struct in6_addr *h)
+{
+    static const uint8_t none[4];
+    return IN6_IS_ADDR_V4MAPPED(h) && memcmp(&h->s6_addr[12], none, sizeof none) == 0;
+}
+
+/* A listener on [::] takes IPv4's port, too (ipv6(7), IPV6_V6ONLY off). */
+static bool covers(const struct in6_addr *listener, const struct in6_addr *host)
+{
+    return IN6_IS_ADDR_UNSPECIFIED(listener) || (is_any_v4(listener) && IN6_IS_ADDR_V4MAPPED(host)) ||
+           IN6_ARE_ADDR_EQUAL(listener, host);
+}
+
+static bool same_path(const struct pq_address *a, const struct pq_address *b)
+{
+    return a->sa.ss_family == AF_UNIX && b->sa.ss_family == AF_UNIX &&
+           strcmp(((const struct sockaddr_un *)(const void *)&a->sa)->sun_path,
+                  ((const struct sockaddr_un *)(const void *)&b->sa)->sun_path) == 0;
+}
+
+/* Port 0 is a port of the kernel's choice: always another. */
+static bool same_port(const struct pq_address *a, const struct pq_address *b)
+{
+    return pq_address_port(a) != 0 && pq_address_port(a) == pq_address_port(b);
 }
 
 bool pq_proxy_address_collides(const struct pq_address *a, const struct pq_address *b)
 {
-    char x[PQ_ADDRESS_TEXT], y[PQ_ADDRESS_TEXT];
-    if (a->sa.ss_family != b->sa.ss_family)
-        return false;
-    pq_address_text(a, x);
-    pq_address_text(b, y);
-    if (a->sa.ss_family == AF_UNIX)
-        return strcmp(x, y) == 0;
-    /* Port 0 is a port of the kernel's choice: always another. */
-    return pq_address_port(a) != 0 && pq_address_port(a) == pq_address_port(b) &&
-           (strcmp(x, y) == 0 || is_wildcard(a) || is_wildcard(b));
+    if (!same_port(a, b))
+        return same_path(a, b);
+    struct in6_addr x = host_bytes(a), y = host_bytes(b);
+    return covers(&x, &y) || covers(&y, &x);
+}
+
+bool pq_proxy_address_reaches(const struct pq_address *target, const struct pq_address *listener)
+{
+    if (!same_port(target, listener))
+        return same_path(target, listener);
+    struct in6_addr to = host_bytes(target), at = host_bytes(listener);
+    /* Linux connects to loopback where asked for the address that stands for any. */
+    if (IN6_IS_ADDR_UNSPECIFIED(&to))
+        to = in6addr_loopback;
+    else if (is_any_v4(&to))
+        to.s6_addr[12] = 127, to.s6_addr[15] = 1;
+    bool loopback = IN6_IS_ADDR_LOOPBACK(&to) || (IN6_IS_ADDR_V4MAPPED(&to) && to.s6_addr[12] == 127);
+    return IN6_ARE_ADDR_EQUAL(&to, &at) || (loopback && covers(&at, &to));
+}
+
+/* --- paths ------------------------------------------------------------------------------------------------------- */
+/* "./" and a second slash say nothing; ".." may lead through a link and stays. */
+static void tidy(char *path)
+{
+    char *to = path;
+    for (const char *from = path; *from;) {
+        bool starts = to == path || to[-1] == '/';
+        if (starts && from[0] == '.' && from[1] == '/')
+            from += 1 + strspn(from + 1, "/");
+        else if (*from == '/' && to > path && to[-1] == '/')
+            from++;
+        else
+            *to++ = *from++;
+    }
+    *to = '\0';
+}
+
+int pq_proxy_address_beside(struct pq_proxy_address *a, const char *file, struct pq_why *why)
+{
+    if (!a->known || a->at.sa.ss_family != AF_UNIX)
+        return 0;
+    const char *path = ((const struct sockaddr_un *)(const void *)&a->at.sa)->sun_path, *slash = strrchr(file, '/');
+    int folder = *path != '/' && slash ? (int)(slash - file + 1) : 0;
+    DEFER(pq_freep) char *text = NULL;
+    if (asprintf(&text, "unix:%.*s%s", folder, file, path) < 0) {
+        text = NULL;
+        return PQ_E_NOMEM;
+    }
+    tidy(text + strlen("unix:"));
+    struct pq_why inner = {""};
+    int e = pq_address_parse(text, &a->at, &inner);
+    return e < 0 ? pq_why(why, PQ_E_CONFIG, "%s: %s: %s, with the folder of this file where it is relative", a->where,
+                          text, inner.text)
+                 : 0;
 }

@@ -6,31 +6,65 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "crypto/kind.h"
 #include "proxy/address.h"
 
 const char *const pq_proxy_direction_names[] = {"ingress", "egress"};
 
 /* --- tls --------------------------------------------------------------------------------------------------------- */
+/* Whether a list has an algorithm that is post-quantum. A sign may stand before a name (SSL_CTX_set1_groups_list(3)):
+ * '?' if known, '*' with a key share, '-' not. DEFAULT is OpenSSL's own list, which holds some of each. */
+static bool offers_pq(const char *list, enum pq_kind (*kind)(const char *name))
+{
+    char name[128];
+    for (const char *at = list; *at;) {
+        size_t len = strcspn(at, ":/");
+        snprintf(name, sizeof name, "%.*s", (int)len, at);
+        if (name[0] != '-' && (pq_kind_is_pq(kind(name)) || strcmp(name, "DEFAULT") == 0))
+            return true;
+        at += len + (at[len] != '\0');
+    }
+    return false;
+}
+
+/* own, where there is one, replaces what the mode's suite brings. */
+static int check_required(const struct pq_node *n, const struct pq_tls_policy *p, const char *required, const char *key,
+                          const char *own, const char *suites, enum pq_kind (*kind)(const char *name),
+                          struct pq_why *why)
+{
+    if (offers_pq(own ? own : suites, kind))
+        return 0;
+    if (own)
+        return pq_node_why(pq_node_get(n, key), why,
+                           "%s: %.80s offers nothing that is %s, which require demands: no handshake would ever "
+                           "succeed; add a post-quantum algorithm, or drop %s from require",
+                           key, own, required, required);
+    return pq_node_why(n, why,
+                       "mode %s offers nothing that is %s, which require demands: no handshake would ever succeed; "
+                       "take mode hybrid or pure, or drop %s from require",
+                       pq_mode_names[p->mode], required, required);
+}
+
+static int check_policy(const struct pq_node *n, const struct pq_tls_policy *p, struct pq_why *why)
+{
+    const struct pq_suite *suite = pq_suite_find((enum pq_mode)p->mode, (int)p->level);
+    if (p->require_pq_kex)
+        TRY(check_required(n, p, "pq-kex", "groups", p->groups, suite->groups, pq_kind_of_group, why));
+    if (p->require_pq_auth)
+        TRY(check_required(n, p, "pq-auth", "sigalgs", p->sigalgs, suite->sigalgs, pq_kind_of_signature, why));
+    return 0;
+}
+
 static int policy_read(const struct pq_node *n, void *out, struct pq_why *why)
 {
     struct pq_proxy_policy p = {.given = true};
     TRY(pq_config_read(n, &pq_tls_policy_schema, &p.policy, why));
-    bool classical = p.policy.mode == PQ_MODE_CLASSICAL;
-    const char *contradiction = NULL;
-    if (classical && p.policy.require_pq_kex && !p.policy.groups)
-        contradiction = "pq-kex";
-    else if (classical && p.policy.require_pq_auth && !p.policy.sigalgs)
-        contradiction = "pq-auth";
-    if (contradiction) {
+    int e = check_policy(n, &p.policy, why);
+    if (e < 0)
         pq_config_free(&pq_tls_policy_schema, &p.policy);
-        return pq_node_why(
-            n, why,
-            "mode classical offers nothing that is %s, which require demands: no handshake would ever succeed; "
-            "take mode hybrid or pure, or drop %s from require",
-            contradiction, contradiction);
-    }
-    memcpy(out, &p, sizeof p);
-    return 0;
+    else
+        memcpy(out, &p, sizeof p);
+    return e;
 }
 
 static void policy_free(void *out) { pq_config_free(&pq_tls_policy_schema, &((struct pq_proxy_policy *)out)->policy); }
@@ -64,7 +98,7 @@ static int plaintext_stays(const struct pq_proxy_listener *l, const struct pq_pr
     return PQ_E_CONFIG;
 }
 
-static const struct pq_proxy_address *plaintext_side(const struct pq_proxy_listener *l)
+const struct pq_proxy_address *pq_proxy_plaintext_side(const struct pq_proxy_listener *l)
 {
     return l->direction == PQ_PROXY_INGRESS ? &l->target : &l->listen;
 }
@@ -99,7 +133,7 @@ static int check_listener(const struct pq_node *map, struct pq_proxy_listener *l
                                "name: \"%.60s\" may hold letters, digits, '-', '_' and '.' only", l->name);
     if (l->target.known && l->target.at.sa.ss_family != AF_UNIX && pq_address_port(&l->target.at) == 0)
         return pq_node_why(pq_node_get(map, target), why, "%s: nothing answers on port 0", target);
-    const struct pq_proxy_address *plain = plaintext_side(l);
+    const struct pq_proxy_address *plain = pq_proxy_plaintext_side(l);
     if (plaintext_stays(l, plain, plain->known, &wrong) < 0)
         return pq_node_why(pq_node_get(map, plain == &l->listen ? "listen" : target), why, "%s %s", plain->text, wrong);
     return check_peers(map, l, why);
@@ -163,15 +197,12 @@ static const struct pq_node *listener_node(const struct pq_node *root, const str
                                 : pq_node_item(pq_node_get(root, "egress"), i - c->ingress.count);
 }
 
-static int check_pair(const struct pq_node *node, const struct pq_proxy_listener *later,
+static int check_name(const struct pq_node *node, const struct pq_proxy_listener *later,
                       const struct pq_proxy_listener *earlier, struct pq_why *why)
 {
-    if (strcmp(later->name, earlier->name) == 0)
-        return pq_node_why(pq_node_get(node, "name"), why, "name: there is already a listener \"%s\"", later->name);
-    if (pq_proxy_address_collides(&later->listen.at, &earlier->listen.at))
-        return pq_node_why(pq_node_get(node, "listen"), why, "listen: %s is taken by \"%s\", which listens on %s",
-                           later->listen.text, earlier->name, earlier->listen.text);
-    return 0;
+    return strcmp(later->name, earlier->name) == 0
+               ? pq_node_why(pq_node_get(node, "name"), why, "name: there is already a listener \"%s\"", later->name)
+               : 0;
 }
 
 static int check_identity(const struct pq_node *node, const struct pq_proxy_config *c,
@@ -199,7 +230,7 @@ static int check_all(const struct pq_node *root, void *out, struct pq_why *why)
     for (size_t i = 0; i < count; i++) {
         const struct pq_node *node = listener_node(root, c, i);
         for (size_t k = 0; k < i; k++)
-            TRY(check_pair(node, pq_proxy_listener_at(c, i), pq_proxy_listener_at(c, k), why));
+            TRY(check_name(node, pq_proxy_listener_at(c, i), pq_proxy_listener_at(c, k), why));
         TRY(check_identity(node, c, pq_proxy_listener_at(c, i), why));
     }
     return 0;
@@ -294,11 +325,72 @@ static int beside_tls(const char *file, struct pq_proxy_tls *t)
     return beside(file, &t->crl);
 }
 
-static int paths_from(const char *file, struct pq_proxy_config *c)
+static int beside_listener(const char *file, struct pq_proxy_listener *l, struct pq_why *why)
+{
+    TRY(beside_tls(file, &l->tls));
+    TRY(pq_proxy_address_beside(&l->listen, file, why));
+    return pq_proxy_address_beside(&l->target, file, why);
+}
+
+/* --- addresses together ------------------------------------------------------------------------------------------ */
+static int check_listen(const struct pq_proxy_config *c, size_t i, struct pq_why *why)
+{
+    const struct pq_proxy_listener *later = pq_proxy_listener_at(c, i);
+    for (size_t k = 0; k < i; k++) {
+        const struct pq_proxy_listener *earlier = pq_proxy_listener_at(c, k);
+        if (pq_proxy_address_collides(&later->listen.at, &earlier->listen.at))
+            return pq_why(why, PQ_E_CONFIG, "%s: listen: %s is taken by \"%s\", which listens on %s",
+                          later->listen.where, later->listen.text, earlier->name, earlier->listen.text);
+    }
+    return 0;
+}
+
+static const struct pq_proxy_listener *reached(const struct pq_proxy_config *c, const struct pq_proxy_listener *l)
+{
+    for (size_t i = 0; i < pq_proxy_listener_count(c); i++)
+        if (pq_proxy_address_reaches(&l->target.at, &pq_proxy_listener_at(c, i)->listen.at))
+            return pq_proxy_listener_at(c, i);
+    return NULL;
+}
+
+static int check_loop(const struct pq_proxy_config *c, const struct pq_proxy_listener *l, struct pq_why *why)
+{
+    const struct pq_proxy_listener *next = l->leads_to;
+    for (size_t i = pq_proxy_listener_count(c); next && next != l && i > 0; i--)
+        next = next->leads_to;
+    if (next == l)
+        return pq_why(
+            why, PQ_E_CONFIG,
+            "%s: %s leads back to \"%s\" itself, so one client would become connections without end: name the "
+            "address of the %s",
+            l->target.where, l->target.text, l->name, l->direction == PQ_PROXY_INGRESS ? "function" : "peer");
+    if (l->direction == PQ_PROXY_EGRESS && l->leads_to && l->leads_to->direction == PQ_PROXY_EGRESS)
+        return pq_why(
+            why, PQ_E_CONFIG,
+            "%s: on %s listens the egress \"%s\", for plaintext, and \"%s\" speaks TLS: connect to an ingress "
+            "or another TLS server",
+            l->target.where, l->target.text, l->leads_to->name, l->name);
+    return 0;
+}
+
+static int check_loops(struct pq_proxy_config *c, struct pq_why *why)
+{
+    for (size_t i = 0; i < pq_proxy_listener_count(c); i++)
+        pq_proxy_listener_at(c, i)->leads_to = reached(c, pq_proxy_listener_at(c, i));
+    for (size_t i = 0; i < pq_proxy_listener_count(c); i++)
+        TRY(check_loop(c, pq_proxy_listener_at(c, i), why));
+    return 0;
+}
+
+/* What the fields alone can't show, since it takes the file's folder. */
+static int complete(const char *file, struct pq_proxy_config *c, struct pq_why *why)
 {
     int e = beside_tls(file, &c->tls);
-    for (size_t i = 0; e == 0 && i < pq_proxy_listener_count(c); i++)
-        e = beside_tls(file, &pq_proxy_listener_at(c, i)->tls);
+    for (size_t i = 0; e == 0 && i < pq_proxy_listener_count(c); i++) {
+        e = beside_listener(file, pq_proxy_listener_at(c, i), why);
+        if (e == 0)
+            e = check_listen(c, i, why);
+    }
     if (e < 0)
         pq_proxy_config_free(c);
     return e;
@@ -308,14 +400,14 @@ static int paths_from(const char *file, struct pq_proxy_config *c)
 int pq_proxy_config_load(const char *path, struct pq_proxy_config *out, struct pq_why *why)
 {
     TRY(pq_config_load(path, &schema, out, why));
-    return paths_from(path, out);
+    return complete(path, out, why);
 }
 
 int pq_proxy_config_parse(const char *path, const char *text, size_t len, struct pq_proxy_config *out,
                           struct pq_why *why)
 {
     TRY(pq_config_parse(path, text, len, &schema, out, why));
-    return paths_from(path, out);
+    return complete(path, out, why);
 }
 
 void pq_proxy_config_free(struct pq_proxy_config *config) { pq_config_free(&schema, config); }
@@ -324,13 +416,13 @@ int pq_proxy_config_resolve(struct pq_proxy_config *config, struct pq_why *why)
 {
     for (size_t i = 0; i < pq_proxy_listener_count(config); i++) {
         struct pq_proxy_listener *l = pq_proxy_listener_at(config, i);
-        const struct pq_proxy_address *plain = plaintext_side(l);
+        const struct pq_proxy_address *plain = pq_proxy_plaintext_side(l);
         const char *wrong;
         TRY(pq_proxy_address_resolve(&l->target, why));
         if (plaintext_stays(l, plain, true, &wrong) < 0)
             return pq_why(why, PQ_E_CONFIG, "%s: %s %s", plain->where, plain->text, wrong);
     }
-    return 0;
+    return check_loops(config, why);
 }
 
 size_t pq_proxy_listener_count(const struct pq_proxy_config *config)

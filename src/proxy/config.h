@@ -6,7 +6,8 @@
  *
  * Spec:   docs/guide, "The proxy's file". A listener's own tls replaces the general one key by key (policy as a whole).
  *         Plaintext stays on the host: an ingress forwards to, and an egress listens on, a loopback address or a unix
- *         socket, unless forward_remote or listen_remote says otherwise. Relative paths are relative to the file.
+ *         socket, unless forward_remote or listen_remote says otherwise. Relative paths, also of unix sockets, are
+ *         relative to the file. No target leads back to its own listener.
  * Owns:   pq_proxy_config_load() fills the caller's struct; pq_proxy_config_free() frees what it holds.
  * Errors: PQ_E_CONFIG with FILE:LINE:COLUMN, PQ_E_NOENT and the like (file), PQ_E_NOT_FOUND (a name that does not
  *         resolve), PQ_E_NOMEM. On error *out is freed and zeroed.
@@ -55,6 +56,7 @@ struct pq_proxy_listener {
     bool plaintext_remote;          /* ingress: forward_remote; egress: listen_remote */
     struct pq_strings peers;
     struct pq_proxy_tls tls;
+    const struct pq_proxy_listener *leads_to; /* the listener of this file that target reaches, or NULL; resolved */
 };
 
 struct pq_proxy_config {
@@ -78,13 +80,16 @@ PQ_MUST_CHECK int pq_proxy_config_load(const char *path, struct pq_proxy_config 
 /* The same from memory; neither reads a file nor asks for a name. */
 PQ_MUST_CHECK int pq_proxy_config_parse(const char *path, const char *text, size_t len, struct pq_proxy_config *out,
                                         struct pq_why *why);
-/* Looks up host names (blocking) and holds what that shows against the rule on plaintext. */
+/* Looks up host names (blocking), holds what that shows against the rule on plaintext, and finds loops. */
 PQ_MUST_CHECK int pq_proxy_config_resolve(struct pq_proxy_config *config, struct pq_why *why);
 void pq_proxy_config_free(struct pq_proxy_config *config);
 
 size_t pq_proxy_listener_count(const struct pq_proxy_config *config);
 /* Ingress listeners first, then egress, each in the file's order. */
 struct pq_proxy_listener *pq_proxy_listener_at(const struct pq_proxy_config *config, size_t i);
+
+/* Where the function is: an ingress forwards to it, an egress listens for it. */
+const struct pq_proxy_address *pq_proxy_plaintext_side(const struct pq_proxy_listener *l);
 
 /* What holds for a listener: its own tls over the general one. The texts stay the configuration's. */
 struct pq_tls_settings pq_proxy_listener_tls(const struct pq_proxy_config *config, const struct pq_proxy_listener *l);

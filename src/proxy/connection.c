@@ -23,7 +23,9 @@ struct pq_connection {
     ev_io io[2];
     unsigned watched[2];
     ev_timer timer;
-    ev_tstamp active; /* when an event last came */
+    ev_tstamp active;  /* when something last moved */
+    uint64_t progress; /* the relay's then */
+    bool lingers;      /* and the timer is set for that */
     struct pq_address address[2];
     int64_t started, phase_started, took[ENDED]; /* ns */
 };
@@ -262,18 +264,36 @@ static void relay_ended(struct pq_connection *c, int e)
         end_plain(c, reset, NULL);
 }
 
-static void relay_ready(struct pq_connection *c, enum pq_relay_side side, unsigned ready)
+/* False where the connection has ended, and is no more. */
+static bool relay_pumped(struct pq_connection *c, enum pq_relay_side side, unsigned ready)
 {
     int e = pq_relay_pump(&c->relay, side, ready);
     if (e < 0) {
         relay_ended(c, e);
-        return;
+        return false;
     }
-    c->active = ev_now(c->set->loop);
+    if (c->progress != c->relay.progress)
+        c->active = ev_now(c->set->loop);
+    c->progress = c->relay.progress;
+    return true;
+}
+
+static void relay_watch(struct pq_connection *c)
+{
     watch(c, PQ_RELAY_LOCAL, pq_relay_wants(&c->relay, PQ_RELAY_LOCAL));
     watch(c, PQ_RELAY_PEER, pq_relay_wants(&c->relay, PQ_RELAY_PEER));
-    if (pq_relay_lingers(&c->relay))
+}
+
+static void relay_ready(struct pq_connection *c, enum pq_relay_side side, unsigned ready)
+{
+    if (!relay_pumped(c, side, ready))
+        return;
+    relay_watch(c);
+    /* Once: events that come more often than the timer fires would put it off for ever. */
+    if (!c->lingers && pq_relay_lingers(&c->relay)) {
+        c->lingers = true;
         set_timer(c, LINGER_STEP);
+    }
 }
 
 static void relay_enter(struct pq_connection *c)
@@ -286,15 +306,22 @@ static void relay_enter(struct pq_connection *c)
 /* The timer is not touched for each event, only when it fires: then it is set for what is left of the idle time. */
 static void relay_expired(struct pq_connection *c)
 {
-    if (pq_relay_lingers(&c->relay)) {
-        relay_ready(c, PQ_RELAY_PEER, 0);
+    /* After a stop of this process, or of the host, time is up before what came meanwhile was looked at. */
+    if (!relay_pumped(c, PQ_RELAY_LOCAL, PQ_RELAY_READ | PQ_RELAY_WRITE) ||
+        !relay_pumped(c, PQ_RELAY_PEER, PQ_RELAY_READ | PQ_RELAY_WRITE))
+        return;
+    double idle = (double)c->set->config->timeouts.idle / 1e9;
+    double left = c->active + idle - ev_now(c->set->loop);
+    if (idle > 0 && left <= 0) {
+        end_plain(c, PQ_PROXY_IDLE, NULL);
         return;
     }
-    double left = c->active + (double)c->set->config->timeouts.idle / 1e9 - ev_now(c->set->loop);
-    if (left > 0)
+    relay_watch(c);
+    c->lingers = pq_relay_lingers(&c->relay);
+    if (c->lingers)
+        set_timer(c, idle > 0 && left < LINGER_STEP ? left : LINGER_STEP);
+    else if (idle > 0)
         set_timer(c, left);
-    else
-        end_plain(c, PQ_PROXY_IDLE, NULL);
 }
 
 /* --- phases ------------------------------------------------------------------------------------------------------ */

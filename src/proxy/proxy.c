@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include "base/clock.h"
@@ -21,7 +22,9 @@ enum {
 struct listener {
     struct pq_proxy *proxy;
     struct pq_route route;
-    int fd; /* -1: none */
+    int fd;       /* -1: none */
+    dev_t device; /* of a unix socket's path, with its inode: while they hold, the path is ours */
+    ino_t inode;  /* 0: not known */
     ev_io io;
 };
 
@@ -121,17 +124,29 @@ static void on_accept(struct ev_loop *loop, ev_io *w, int revents)
 }
 
 /* --- stopping ---------------------------------------------------------------------------------------------------- */
+static const char *unix_path(const struct pq_address *a)
+{
+    return a->sa.ss_family == AF_UNIX ? ((const struct sockaddr_un *)(const void *)&a->sa)->sun_path : NULL;
+}
+
+/* Somebody else may have removed our path and bound one of their own there. */
+static void remove_path(const struct listener *l)
+{
+    const char *path = unix_path(&l->route.how->listen.at);
+    struct stat now;
+    if (path && l->inode && lstat(path, &now) == 0 && now.st_dev == l->device && now.st_ino == l->inode)
+        unlink(path);
+}
+
 static void close_listeners(struct pq_proxy *p)
 {
     watch_listeners(p, false);
     for (size_t i = 0; i < p->count; i++) {
         struct listener *l = &p->listeners[i];
-        const struct pq_address *a = &l->route.how->listen.at;
         if (l->fd < 0)
             continue;
+        remove_path(l); /* while the socket is open, nobody else can have its inode's number */
         pq_closep(&l->fd);
-        if (a->sa.ss_family == AF_UNIX)
-            unlink(((const struct sockaddr_un *)(const void *)&a->sa)->sun_path);
     }
 }
 
@@ -281,20 +296,31 @@ void pq_proxy_free(struct pq_proxy *p)
     free(p);
 }
 
+static int listen_on(struct listener *l, struct pq_why *why)
+{
+    const struct pq_proxy_listener *how = l->route.how;
+    const char *path = unix_path(&how->listen.at);
+    struct stat bound;
+    int e = pq_tcp_listen(&how->listen.at, 0, &l->fd, why);
+    if (e < 0)
+        return pq_why_in(why, e, "%s: \"%s\"", how->listen.where, how->name);
+    if (path && lstat(path, &bound) == 0) {
+        l->device = bound.st_dev;
+        l->inode = bound.st_ino;
+    }
+    ev_io_init(&l->io, on_accept, l->fd, EV_READ);
+    l->io.data = l;
+    return 0;
+}
+
 int pq_proxy_listen(struct pq_proxy *p, struct pq_why *why)
 {
     /* From here on somebody may know of us and stop us: a signal then waits for pq_proxy_run(). */
     signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < PQ_COUNT(p->signals); i++)
         ev_signal_start(p->loop, &p->signals[i]);
-    for (size_t i = 0; i < p->count; i++) {
-        struct listener *l = &p->listeners[i];
-        int e = pq_tcp_listen(&l->route.how->listen.at, 0, &l->fd, why);
-        if (e < 0)
-            return pq_why_in(why, e, "%s: \"%s\"", l->route.how->listen.where, l->route.how->name);
-        ev_io_init(&l->io, on_accept, l->fd, EV_READ);
-        l->io.data = l;
-    }
+    for (size_t i = 0; i < p->count; i++)
+        TRY(listen_on(&p->listeners[i], why));
     take_descriptors(p);
     return 0;
 }
@@ -321,9 +347,27 @@ static void log_stopped(const struct pq_proxy *p)
            pq_i((int64_t)c->pauses), "log_lines_dropped", pq_i((int64_t)pq_log_dropped()), "reasons", pq_s(ends), NULL);
 }
 
+/* unix(7) has no reset; relay.h says what follows. */
+static void warn_of_unix(const struct pq_proxy *p)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        const struct pq_proxy_listener *how = p->listeners[i].route.how;
+        const struct pq_address *plain = &pq_proxy_plaintext_side(how)->at;
+        char text[PQ_ADDRESS_TEXT];
+        if (!unix_path(plain))
+            continue;
+        pq_address_text(plain, text);
+        pq_log(PQ_LOG_WARN, "unix socket", "route", pq_s(how->name), "address", pq_s(text), "detail",
+               pq_s("a broken stream looks like its end there, and an end that a crash made is passed on as one: use a "
+                    "loopback address unless the protocol itself tells"),
+               NULL);
+    }
+}
+
 int pq_proxy_run(struct pq_proxy *p)
 {
     watch_listeners(p, true);
+    warn_of_unix(p);
     pq_log(PQ_LOG_INFO, "started", "listeners", pq_i((int64_t)p->count), NULL);
     ev_run(p->loop, 0);
     p->connections.closed = NULL;

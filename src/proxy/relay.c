@@ -28,11 +28,13 @@ static const int next_state[][4] = {
     [PQ_FLOW_BROKEN] = {PQ_FLOW_ENDED, STAY, STAY, STAY},
 };
 
-static void advance(struct pq_flow *f, enum event e)
+static void advance(struct pq_relay *r, struct pq_flow *f, enum event e)
 {
     int next = next_state[f->state][e];
-    if (next != STAY)
-        f->state = (enum pq_flow_state)next;
+    if (next == STAY)
+        return;
+    f->state = (enum pq_flow_state)next;
+    r->progress++;
 }
 
 static enum pq_relay_side other(enum pq_relay_side side)
@@ -111,7 +113,7 @@ static void sink_gone(struct pq_relay *r, enum pq_relay_side source)
     r->failed = other(source);
     r->lost |= f->ring.len > 0;
     pq_ring_consume(&f->ring, f->ring.len);
-    advance(f, SINK_GONE);
+    advance(r, f, SINK_GONE);
     r->end[other(source)].can_read = true;
     r->look_again = true;
 }
@@ -130,7 +132,7 @@ static int fill(struct pq_relay *r, enum pq_relay_side source, bool *moved)
         *moved = true;
         if (e == PQ_E_CLOSED) {
             s->can_read = false;
-            advance(f, SOURCE_ENDED);
+            advance(r, f, SOURCE_ENDED);
             return 0;
         }
         if (e < 0)
@@ -138,6 +140,7 @@ static int fill(struct pq_relay *r, enum pq_relay_side source, bool *moved)
         if (f->state == PQ_FLOW_BROKEN)
             return 0; /* dropped: the ring stays empty */
         pq_ring_filled(&f->ring, n);
+        r->progress++;
     }
     return 0;
 }
@@ -162,6 +165,7 @@ static int drain(struct pq_relay *r, enum pq_relay_side source, bool *moved)
             return fail(r, sink, e);
         pq_ring_consume(&f->ring, n);
         f->bytes += n;
+        r->progress++;
     }
     return 0;
 }
@@ -171,12 +175,12 @@ static void pass_end(struct pq_relay *r, enum pq_relay_side source)
     struct pq_flow *f = &r->flow[source];
     struct pq_relay_end *s = &r->end[other(source)];
     if (f->state == PQ_FLOW_FLUSHING && f->ring.len == 0)
-        advance(f, DELIVERED);
+        advance(r, f, DELIVERED);
     if (f->state != PQ_FLOW_ENDING || !s->can_write)
         return;
     int e = side_end(s);
     if (e == 0)
-        advance(f, END_PASSED);
+        advance(r, f, END_PASSED);
     else if (e == PQ_E_CLOSED)
         sink_gone(r, source);
 }
@@ -199,10 +203,14 @@ static int flow_pump(struct pq_relay *r, enum pq_relay_side source)
 }
 
 /* --- both -------------------------------------------------------------------------------------------------------- */
-static bool all_acknowledged(int fd)
+static bool all_acknowledged(struct pq_relay *r, int fd)
 {
     int waiting = 0;
-    return ioctl(fd, SIOCOUTQ, &waiting) < 0 || waiting == 0;
+    if (ioctl(fd, SIOCOUTQ, &waiting) < 0)
+        return true;
+    r->progress += waiting < r->unacknowledged;
+    r->unacknowledged = waiting;
+    return waiting == 0;
 }
 
 static bool lingers(const struct pq_relay *r, enum pq_relay_side source)
@@ -216,7 +224,7 @@ static int outcome(struct pq_relay *r)
 {
     bool both_ended = r->flow[PQ_RELAY_LOCAL].state == PQ_FLOW_ENDED && r->flow[PQ_RELAY_PEER].state == PQ_FLOW_ENDED;
     /* The source of a broken flow may learn that what it sent is lost once it has all that it was sent itself. */
-    if (r->lost && (both_ended || pq_relay_lingers(r)) && all_acknowledged(r->end[other(r->failed)].fd))
+    if (r->lost && (both_ended || pq_relay_lingers(r)) && all_acknowledged(r, r->end[other(r->failed)].fd))
         return PQ_E_RESET;
     return both_ended ? PQ_E_CLOSED : 0;
 }

@@ -13,6 +13,8 @@
  *
  * Spec:   half-close: RFC 9293, section 3.6, and RFC 8446, section 6.1. An end is passed on only when it was one: a FIN
  * on the plain side, a close_notify on the TLS side. Anything else is PQ_E_RESET, and the caller aborts both sides.
+ * A plain side that is a unix socket has no reset (unix(7)): whatever closes it, a crash included, comes as its end and
+ * is passed on as one, and an abort looks like an end to the program there. Protocols that carry lengths notice.
  * Owns:   its two buffers; descriptors and the TLS connection are the caller's.
  * Errors: PQ_E_CLOSED: both flows ended (lost tells whether bytes were dropped). PQ_E_RESET and what pq_tls_read()
  * gives: failed says on which side. PQ_E_NOMEM.
@@ -53,6 +55,10 @@ struct pq_relay {
     enum pq_relay_side failed; /* whose failure the error was */
     bool lost;                 /* bytes were dropped, since their sink had gone */
     bool look_again;
+    int unacknowledged; /* bytes that a sink's kernel still held when a lingering relay was last looked at */
+    /* Changes whenever a byte or an end came closer to its sink; not by bytes that are read to be dropped, which a
+     * sender could go on with for ever. */
+    uint64_t progress;
 };
 
 /* tls may be NULL in tests. Both sides are taken to be ready: the first pump finds out. */

@@ -162,8 +162,14 @@ static int answer_ratio(struct writing *w)
     write_side(w, &w->q->of, &m_of);
     pq_out(&w->figures, "\n");
     write_side(w, &w->q->to, &m_to);
-    if (m_to.estimate.value == 0 || (m_to.has_interval && pq_interval_contains(m_to.estimate.ci, 0))) {
-        conclude(w, PQ_UNDECIDED, "Undecided: what is divided by can't be told from zero.");
+    /* A limit on a ratio turns round where the divisor changes its sign. */
+    if (m_to.estimate.value <= 0 || (m_to.has_interval && m_to.estimate.ci.low <= 0)) {
+        bool below = m_to.estimate.value < 0 && (!m_to.has_interval || m_to.estimate.ci.high < 0);
+        conclude(w, PQ_UNDECIDED,
+                 below ? "Undecided: what is divided by is below zero, and a ratio needs a divisor above zero."
+                       : "Undecided: what is divided by can't be told from zero.");
+        if (m_to.has_interval)
+            pq_out(&w->figures, "\nThe divisor's interval is not wholly above zero, so no ratio is judged.");
         return 0;
     }
     TRY(measure_ratio(w, &of, &to, &m));

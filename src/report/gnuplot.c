@@ -54,6 +54,26 @@ static int unnamed(struct pq_span bytes, int *out, struct pq_why *why)
     return 0;
 }
 
+/* gnuplot starts as a shell would start it: our own ignoring of a broken pipe is not its. */
+static int spawn_like_a_shell(pid_t *pid, const char *name, const posix_spawn_file_actions_t *a, char **argv,
+                              char **env)
+{
+    posix_spawnattr_t how;
+    sigset_t defaults;
+    int err = posix_spawnattr_init(&how);
+    if (err)
+        return err;
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGPIPE);
+    err = posix_spawnattr_setsigdefault(&how, &defaults);
+    if (err == 0)
+        err = posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGDEF);
+    if (err == 0)
+        err = posix_spawnp(pid, name, a, &how, argv, env);
+    posix_spawnattr_destroy(&how);
+    return err;
+}
+
 static int spawn(int script, int picture, int messages, pid_t *pid, struct pq_why *why)
 {
     char name[] = "gnuplot", defaults[] = "-d", path[] = "PATH=/usr/local/bin:/usr/bin:/bin", lang[] = "LC_ALL=C";
@@ -67,7 +87,7 @@ static int spawn(int script, int picture, int messages, pid_t *pid, struct pq_wh
     if (err == 0)
         err = posix_spawn_file_actions_adddup2(&a, messages, STDERR_FILENO);
     if (err == 0)
-        err = posix_spawnp(pid, name, &a, NULL, argv, env);
+        err = spawn_like_a_shell(pid, name, &a, argv, env);
     posix_spawn_file_actions_destroy(&a);
     if (err == ENOENT)
         return pq_why(why, PQ_E_UNSUPPORTED,

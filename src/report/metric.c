@@ -15,7 +15,7 @@ void pq_metric_title(const char *name, struct pq_out *out)
         {"tls_ms", "TLS handshake"},
         {"chain_ms", "Certificate chain validation"},
         {"http_ms", "HTTP exchange"},
-        {"memory_handshake_ms", "Handshake in memory, without a network"},
+        {"memory_handshake_ms", "Handshake in memory, CPU time of both sides, without a network"},
         {"cpu_us_per_request", "CPU time per request"},
         {"peak_rss_kib", "Peak memory"},
         {"wire_bytes", "Bytes on the wire"},

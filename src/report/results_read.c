@@ -7,6 +7,9 @@
 
 #include "report/text.h"
 
+/* Sums, squares and ratios of what lies between stay far from where floating point and the plots' axes end. */
+static const double LARGEST = 1e15, SMALLEST = 1e-12;
+
 /* Where in the file we are: "cells[3].metrics.request_ms". */
 struct place {
     const struct place *in;
@@ -88,7 +91,9 @@ static int as_number(const struct place *p, yyjson_val *v, double *out)
     double d = yyjson_get_num(v);
     if (!isfinite(d))
         return wrong(p, "must be a finite number");
-    *out = d;
+    if (fabs(d) > LARGEST)
+        return wrong(p, "lies beyond 1e15 and -1e15; no figure of a measurement does");
+    *out = fabs(d) < SMALLEST ? 0 : d;
     return 0;
 }
 

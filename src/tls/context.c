@@ -48,6 +48,21 @@ static int blame_list(struct pq_why *why, const char *what, const char *list, in
     return pq_crypto_why(why, PQ_E_CONFIG, "policy %s: OpenSSL does not take \"%s\"", what, list);
 }
 
+/* OpenSSL passes over a cipher suite that it does not know, so that a misspelt name would go unseen: each is tried
+ * alone. */
+static int set_ciphersuites(SSL_CTX *s, const char *list)
+{
+    char name[128];
+    for (const char *at = list; *at;) {
+        size_t len = strcspn(at, ":");
+        snprintf(name, sizeof name, "%.*s", (int)len, at);
+        if (len == 0 || len >= sizeof name || !SSL_CTX_set_ciphersuites(s, name))
+            return 0;
+        at += len + (at[len] != 0);
+    }
+    return SSL_CTX_set_ciphersuites(s, list);
+}
+
 static int set_groups(SSL_CTX *s, const char *list) { return SSL_CTX_set1_groups_list(s, list) > 0; }
 static int set_sigalgs(SSL_CTX *s, const char *list) { return SSL_CTX_set1_sigalgs_list(s, list) > 0; }
 
@@ -100,8 +115,8 @@ static int set_algorithms(struct pq_tls_context *c, const struct pq_tls_policy *
         return pq_why(why, PQ_E_NOMEM, "out of memory");
     TRY(set_list(why, "groups", c->groups, set_groups, c->ssl));
     TRY(set_list(why, "sigalgs", c->sigalgs, set_sigalgs, c->ssl));
-    return set_list(why, "ciphersuites", p->ciphersuites ? p->ciphersuites : suite->ciphersuites,
-                    SSL_CTX_set_ciphersuites, c->ssl);
+    return set_list(why, "ciphersuites", p->ciphersuites ? p->ciphersuites : suite->ciphersuites, set_ciphersuites,
+                    c->ssl);
 }
 
 /* --- identity ------------------------------------------------------------------------------------------------------
@@ -285,6 +300,9 @@ static int set_protocol(struct pq_tls_context *c, const struct pq_tls_settings *
                                SSL_OP_NO_TX_CERTIFICATE_COMPRESSION);
     SSL_CTX_set_mode(s, SSL_MODE_NO_AUTO_CHAIN | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                             SSL_MODE_RELEASE_BUFFERS);
+    /* A read must return after each record: a flood of KeyUpdates would otherwise keep one connection's read to itself.
+     */
+    SSL_CTX_clear_mode(s, SSL_MODE_AUTO_RETRY);
     SSL_CTX_set_session_cache_mode(s, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_msg_callback(s, count_hellos);
     if (c->role == PQ_TLS_SERVER) {

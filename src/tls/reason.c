@@ -132,6 +132,10 @@ static int blame_row(struct pq_tls *t, size_t i)
     const char *list = rows[i].about == ABOUT_GROUPS    ? t->context->groups
                        : rows[i].about == ABOUT_SIGALGS ? t->context->sigalgs
                                                         : "";
+    /* Before anything was agreed on, no certificate can have come. */
+    if (rows[i].is == PQ_TLS_CERTIFICATES_TOO_LONG && !*pq_tls_group(t->ssl))
+        return pq_tls_blame(t, PQ_E_PROTOCOL, PQ_TLS_PROTOCOL,
+                            "the peer sent a message that is longer than TLS allows");
     return pq_tls_blame(t, rows[i].code, rows[i].is, "%s%s%.300s", rows[i].text, *list ? " " : "", list);
 }
 
@@ -154,7 +158,7 @@ static int blame_not_tls(struct pq_tls *t)
 static int blame_queue(struct pq_tls *t)
 {
     unsigned long first = ERR_peek_error();
-    bool nomem = t->transport.err == ENOMEM, eof = false;
+    bool nomem = t->transport.err == ENOMEM, eof = false, peer = false;
     size_t row = PQ_COUNT(rows);
     int alert = -1;
     for (unsigned long e; (e = ERR_get_error());) {
@@ -163,6 +167,8 @@ static int blame_queue(struct pq_tls *t)
         if (ERR_GET_LIB(e) != ERR_LIB_SSL)
             continue;
         eof |= reason == SSL_R_UNEXPECTED_EOF_WHILE_READING;
+        peer |=
+            !ERR_COMMON_ERROR(e); /* libssl's own reasons are about what came; common ones about what failed below */
         if (alert < 0 && reason >= SSL_AD_REASON_OFFSET && reason < SSL_AD_REASON_OFFSET + 256)
             alert = reason - SSL_AD_REASON_OFFSET;
         for (size_t i = 0; row == PQ_COUNT(rows) && i < PQ_COUNT(rows); i++)
@@ -180,8 +186,7 @@ static int blame_queue(struct pq_tls *t)
     if (row < PQ_COUNT(rows))
         return blame_row(t, row);
     const char *text = first ? ERR_reason_error_string(first) : NULL;
-    bool ours = ERR_GET_LIB(first) != ERR_LIB_SSL || ERR_GET_REASON(first) == ERR_R_INTERNAL_ERROR;
-    if (ours)
+    if (!peer)
         return pq_tls_blame(t, PQ_E_CRYPTO, PQ_TLS_INTERNAL, "the cryptographic library failed: %s",
                             text ? text : "no reason given");
     return pq_tls_blame(t, PQ_E_PROTOCOL, PQ_TLS_PROTOCOL, "the peer broke the protocol: %s",

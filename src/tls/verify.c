@@ -72,7 +72,8 @@ static bool is_ip(const char *name)
     return inet_pton(AF_INET, name, raw) == 1 || inet_pton(AF_INET6, name, raw) == 1;
 }
 
-static bool is_uri(const char *name) { return !strncasecmp(name, "urn:", 4); }
+/* A DNS name has no colon, and peers are named without ports. */
+static bool is_uri(const char *name) { return strchr(name, ':') && !is_ip(name); }
 bool pq_tls_name_is_dns(const char *name) { return !is_ip(name) && !is_uri(name); }
 
 /* OpenSSL would take ".example" for every name below example. */
@@ -81,6 +82,14 @@ bool pq_tls_name_valid(const char *name)
     size_t len = strlen(name);
     return len > 0 && len <= 255 && name[0] != '.' && !strpbrk(name, " \t\r\n*") &&
            (is_uri(name) || !strchr(name, '/'));
+}
+
+/* UUIDs are compared without regard to case (RFC 9562, section 4). */
+static bool same_uuid(struct pq_span is, const char *uri)
+{
+    static const char prefix[] = "urn:uuid:";
+    return is.len == strlen(uri) && !strncasecmp(uri, prefix, sizeof prefix - 1) &&
+           !strncasecmp((const char *)is.at, uri, is.len);
 }
 
 static bool has_uri(const X509 *x, const char *uri)
@@ -93,7 +102,7 @@ static bool has_uri(const X509 *x, const char *uri)
             continue;
         struct pq_span is = pq_span(ASN1_STRING_get0_data(name->d.uniformResourceIdentifier),
                                     (size_t)ASN1_STRING_length(name->d.uniformResourceIdentifier));
-        found = pq_span_equal(is, pq_span_text(uri));
+        found = pq_span_equal(is, pq_span_text(uri)) || same_uuid(is, uri);
     }
     GENERAL_NAMES_free(all);
     return found;

@@ -1,12 +1,16 @@
 """pqplane lab: experiments run end to end, and nothing of a run outlives it, however it ends."""
 
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import time
 import uuid
 
@@ -161,7 +165,7 @@ def test_two_cells_end_to_end(run, pqplane):
     d = r.results()
     assert d["schema"] == 1 and d["complete"] is True and d["quick"] is False
     assert d["seed"] == 7 and d["rounds"] == 2 and d["experiment"]["text"] == TWO_CELLS and d["experiment"]["published"] is None
-    assert "--seed 7" in d["command"] and d["libraries"]["openssl"].startswith("3.") and d["host"]["cores"] >= 1
+    assert d["command"] == f"pqplane lab run --seed 7 {r.file}" and d["libraries"]["openssl"].startswith("3.") and d["host"]["cores"] >= 1
     assert [c["round"] for c in d["calibration"]] == [1, 2] and all(c["work_ms"] > 0 for c in d["calibration"])
     assert len(d["cells"]) == 2 and not any(c["errors"] for c in d["cells"]), d["cells"]
     for c in d["cells"]:
@@ -194,6 +198,94 @@ def test_costs_do_not_count_the_connection_of_a_kept_request(run):
     assert max(pqc["cpu_us_per_request.egress"]["samples"]) < 1000
 
 
+ONE_CELL = """
+name: one
+why: quickly
+interface: sbi
+factors: {deployment: [none], connection: [kept]}
+load: {requests: 5, warmup: 1}
+repetitions: 1
+quick: {load: {requests: 3}}
+metrics: [request_ms]
+"""
+
+
+def test_no_body_bytes_asks_for_all(run):
+    r = run(ONE_CELL.replace("requests: 5", "body_bytes: 0, requests: 5"))
+    assert r.end() == 0, r.text()
+    c = r.results()["cells"][0]
+    assert c["errors"] == [] and len(c["metrics"]["request_ms"]["samples"]) == 5
+
+
+@pytest.mark.parametrize("name", ["a file's name.yaml", "f\u00fcnf\\ $(x)\n'.yaml", "-x.yaml", b"\xff.yaml"])
+def test_the_command_can_be_pasted(pqplane, tmp_path, name):
+    namespaces_or_skip()
+    path = os.path.join(os.fsencode(tmp_path), name if isinstance(name, bytes) else name.encode())
+    pathlib.Path(os.fsdecode(path)).write_text(ONE_CELL)
+    argv = [pqplane, "lab", "run", "--quick", "--repetitions", "2", "--out", "out", "--", name]
+    first = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
+    assert first.returncode == 0, first.stderr
+    one = json.loads((tmp_path / "out/results.json").read_text())
+    # Another folder for its results is all that is added.
+    line = one["command"].replace("pqplane lab run", '"$0" lab run --out again')
+    again = subprocess.run(["bash", "-c", line, pqplane], cwd=tmp_path, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    two = json.loads((tmp_path / "again/results.json").read_text())
+    for key in ("seed", "quick", "rounds", "complete", "command", "experiment"):
+        assert one[key] == two[key], key
+    assert two["quick"] is True and two["rounds"] == 2
+
+
+def test_a_second_run_in_the_same_folder_is_refused_at_once(run):
+    r = run(LONG)
+    begun(r)
+    other = run(ONE_CELL, folder=r.folder)
+    assert other.end(10) == 1
+    assert other.text().splitlines()[-1] == f"pqplane lab: another run writes to {r.out}: name another folder with --out"
+    r.process.send_signal(signal.SIGINT)
+    assert r.end(20) == 130
+    assert sorted(p.name for p in r.out.iterdir()) == ["results.json"]
+    # The lock went with the run.
+    after = run(ONE_CELL, folder=r.folder)
+    assert after.end() == 0, after.text()
+
+
+def test_runs_of_the_same_second_have_folders_of_their_own(pqplane, tmp_path):
+    namespaces_or_skip()
+    (tmp_path / "one.yaml").write_text(ONE_CELL)
+    argv = [pqplane, "lab", "run", "one.yaml"]
+    runs = [subprocess.Popen(argv, cwd=tmp_path, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(5)]
+    said = [r.communicate(timeout=60)[1] for r in runs]
+    assert [r.returncode for r in runs] == [0] * 5, said
+    folders = list((tmp_path / "results").iterdir())
+    assert len(folders) == 5
+    seeds = {json.loads((f / "results.json").read_text())["seed"] for f in folders}
+    assert len(seeds) == 5 and all([p.name for p in f.iterdir()] == ["results.json"] for f in folders)
+
+
+def test_the_bar_never_wraps(pqplane, tmp_path):
+    namespaces_or_skip()
+    (tmp_path / "one.yaml").write_text(ONE_CELL)
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
+    p = subprocess.Popen([pqplane, "lab", "run", "one.yaml", "--out", "o"], cwd=tmp_path, stdin=subprocess.DEVNULL, stderr=slave)
+    os.close(slave)
+    out = b""
+    while True:
+        try:
+            piece = os.read(master, 65536)
+        except OSError:  # the last one has closed it
+            break
+        if not piece:
+            break
+        out += piece
+    os.close(master)
+    assert p.wait(60) == 0
+    bars = [b.split("\r")[0] for b in out.decode().split("\r\x1b[K")[1:-1]]
+    assert any("1/1" in b for b in bars), out
+    assert max(map(len, bars)) < 20, bars
+
+
 def order_of(results):
     """The cells by round, in the order in which they were visited."""
     seen = {}
@@ -209,7 +301,7 @@ def test_the_same_seed_visits_in_the_same_order(run):
 name: order
 why: reproducible
 interface: sbi
-factors: {deployment: [none, native-tls], connection: [kept], option: [standard, nagle, window-1]}
+factors: {deployment: [none, native-tls], connection: [kept], option: [standard, nagle, nagle-frames, window-1]}
 load: {requests: 2, warmup: 1}
 repetitions: 3
 metrics: [request_ms]
@@ -219,8 +311,8 @@ metrics: [request_ms]
         r = run(text, "--seed", seed)
         assert r.end() == 0, r.text()
         orders.append(order_of(r.results()))
-    assert len(orders[0]) == 18 and orders[0] == orders[1] != orders[2]
-    assert all(sorted(orders[0][i:i + 6]) == list(range(6)) for i in (0, 6, 12))
+    assert len(orders[0]) == 24 and orders[0] == orders[1] != orders[2]
+    assert all(sorted(orders[0][i:i + 8]) == list(range(8)) for i in (0, 8, 16))
 
 
 def begun(r):
@@ -372,6 +464,6 @@ def test_list_names_each_experiment_with_its_cells(pqplane):
     r = subprocess.run([pqplane, "lab", "list"], capture_output=True, text=True)
     assert r.returncode == 0, r.stderr
     row = next(l for l in r.stdout.splitlines() if l.startswith("sbi-sidecar "))
-    assert row.split()[1] == "34"
+    assert row.split()[1] == "38"
     unknown = subprocess.run([pqplane, "lab", "run", "no-such"], capture_output=True, text=True)
     assert unknown.returncode == 1 and "pqplane lab list" in unknown.stderr

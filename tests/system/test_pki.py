@@ -183,6 +183,20 @@ def test_a_key_that_openssl_made_signs_too(pki, pqplane, ca):
 
 
 # --- revocation --------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("left", ["", "junk\n"])
+def test_a_list_that_lost_its_content_is_not_begun_anew(pki, pqplane, ca, left):
+    pki("init", "--root", "mldsa44")
+    pki("issue", "--name", "bad", "--algorithm", "mldsa44")
+    pki("crl", "--revoke", "bad")
+    (ca / "crl.pem").write_text(left)
+    r = run(pqplane, "pki", "crl", "--dir", ca)
+    assert r.returncode == 1 and "holds no list of the root authority: move the file away" in r.stderr
+    assert (ca / "crl.pem").read_text() == left
+    (ca / "crl.pem").unlink()
+    pki("crl", "--revoke", "bad")
+    assert "certificate revoked" in verify(ca, "bad").stderr
+
+
 def test_revocation(pki, ca):
     pki("init", "--root", "slhdsa128f", "--intermediate", "mldsa44")
     for name in ("amf", "smf", "udm"):

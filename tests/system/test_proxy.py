@@ -221,8 +221,47 @@ def test_unix_sockets_on_both_plain_sides(start, pqplane, tmp_path, pki):
     s.sendall(b"hello")
     s.shutdown(socket.SHUT_WR)
     assert read_all(s) == (b"hello", "end")
+    for proxy, route, path in ((ingress, "sbi", "function.sock"), (egress, "nrf", "egress.sock")):
+        warnings = proxy.log("unix socket")
+        assert [(w["level"], w["route"], w["address"]) for w in warnings] == [("warn", route, f"unix:{tmp_path}/{path}")]
+        assert "a broken stream looks like its end there" in warnings[0]["detail"]
     assert egress.program.stop() == 0
     assert not (tmp_path / "egress.sock").exists()
+
+
+def test_a_full_backlog_of_a_unix_socket_ends_one_connection_only(start, pqplane, tmp_path, pki):
+    with socket.socket(socket.AF_UNIX) as function:
+        function.settimeout(PATIENCE)
+        function.bind(str(tmp_path / "f.sock"))
+        function.listen(0)
+        with socket.socket(socket.AF_UNIX) as filler:
+            filler.connect(str(tmp_path / "f.sock"))
+            p = Pair(start, pqplane, tmp_path, pki, f"unix:{tmp_path}/f.sock")
+            assert refused(p.egress.port("nrf"))
+            line = p.ingress.wait_log("connection closed")
+            assert line["reason"] == "connect-refused" and line["detail"], line
+            assert not p.ingress.log("accepting paused")
+            function.accept()[0].close()
+        near = p.connect()
+        near.sendall(b"next")
+        far, _ = function.accept()
+        with far:
+            far.settimeout(PATIENCE)
+            assert far.recv(4) == b"next"
+        near.close()
+
+
+def test_unix_sockets_are_relative_to_the_configuration(start, pqplane, tmp_path, pki):
+    elsewhere, etc = tmp_path / "elsewhere", tmp_path / "etc"
+    elsewhere.mkdir()
+    etc.mkdir()
+    config = egress_config(pki, "127.0.0.1:9")
+    config["egress"][0]["listen"] = "unix:./egress.sock"
+    p = Proxy(start, pqplane, etc, "relative", config, cwd=elsewhere)
+    assert p.address["nrf"] == f"unix:{etc}/egress.sock"
+    assert (etc / "egress.sock").is_socket()
+    assert p.program.stop() == 0
+    assert not (etc / "egress.sock").exists()
 
 
 def test_file_names_are_relative_to_the_configuration(start, pqplane, pki, tmp_path):
@@ -320,6 +359,50 @@ def test_idle_timeout(pair):
     assert read_all(near) == (b"", "reset")
     line = p.ingress.wait_log("connection closed")
     assert line["reason"] == "idle" and 2200 < line["duration_ms"] < 8000
+
+
+def test_who_sends_for_ever_and_never_reads_is_idle(pair):
+    """The function answers, closes and resets; what the other side still sends goes nowhere and keeps nothing alive."""
+
+    def serve(c):
+        c.recv(1)
+        c.sendall(b"x" * 300_000)
+        c.shutdown(socket.SHUT_WR)
+        until(lambda: unsent(c) == 0, "the proxy's kernel having it all")
+        reset(c)
+
+    p = pair(serve, ingress={"timeouts": {"idle": "2s"}}, egress={"timeouts": {"idle": "2s"}})
+    near = p.connect(receive_buffer=4096)
+    near.sendall(b"?")
+    near.setblocking(False)
+
+    def ended():
+        try:
+            near.send(b"and more")
+        except (BlockingIOError, ConnectionResetError, BrokenPipeError):
+            pass
+        return all(x.log("connection closed") for x in p.both())
+
+    until(ended, "the end of the connection")
+    for x in p.both():
+        line = x.log("connection closed")[0]
+        assert line["reason"] in ("idle", "reset-by-local", "reset-by-peer"), line
+        assert line["duration_ms"] < 12000
+    assert "idle" in {x.log("connection closed")[0]["reason"] for x in p.both()}
+
+
+def test_what_came_while_the_proxy_was_stopped_is_served(pair):
+    p = pair(hold, ingress={"timeouts": {"idle": "500ms"}})
+    for source, sink in ((0, 1), (1, 0)):
+        ends = held(p)
+        os.kill(p.ingress.pid, signal.SIGSTOP)
+        ends[source].sendall(b"meanwhile")
+        select.select([], [], [], 1)
+        os.kill(p.ingress.pid, signal.SIGCONT)
+        assert ends[sink].recv(100) == b"meanwhile"
+        for s in ends:
+            s.close()
+    assert [line["reason"] for line in p.ingress.log("connection closed")].count("idle") == 0
 
 
 def test_connect_timeout(start, pqplane, tmp_path, pki):
@@ -538,10 +621,16 @@ def test_check(pqplane, pki, tmp_path):
         ({"crl": "/nowhere.pem"}, "/nowhere.pem"),
         ({"policy": {"mode": "classical", "level": 3, "require": ["pq-kex"]}}, "pq-kex"),
         ({"policy": {"mode": "hybrid", "level": 3, "groups": "nonsense"}}, "nonsense"),
+        ({"policy": {"mode": "hybrid", "level": 3, "groups": "X25519", "require": "pq-kex"}}, "pq-kex"),
+        ({"policy": {"mode": "hybrid", "level": 3, "sigalgs": "ed25519", "require": "pq-auth"}}, "pq-auth"),
     ):
         status, text = result({**good, "tls": {**good["tls"], **change}})
         assert status == 1 and says in text, text
         assert re.search(r"p\.yaml:\d+:\d+: ", text), text
+    loop = egress_config(pki, "127.0.0.1:9001")
+    loop["egress"][0]["listen"] = "127.0.0.1:9001"
+    status, text = result(loop)
+    assert status == 1 and re.search(r"p\.yaml:\d+:\d+: .*leads back to \"nrf\"", text), text
     assert check(pqplane, tmp_path / "none.yaml").returncode == 1
 
 

@@ -122,6 +122,47 @@ def test_broken_files_are_one_sentence(pqplane, tmp_path, content, says):
     assert says in r.stderr and r.stderr.count("\n") == 1 and r.stdout == ""
 
 
+def small(folder, samples):
+    text = "name: x\nwhy: because\nmetrics: [m]\n"
+    cells = [{"factors": {"d": d}, "metrics": {"m": {"unit": "ms", "samples": samples, "rounds": list(range(len(samples))),
+              "at_ms": list(range(len(samples)))}}, "errors": []} for d in "ab"]
+    folder.mkdir()
+    (folder / "results.json").write_text(json.dumps({
+        "schema": 1, "pqplane": "0-test", "seed": 7, "started": "2026-01-01T00:00:00Z", "complete": True,
+        "experiment": {"name": "x", "text": text, "published": None}, "host": {}, "cells": cells, "calibration": [], "notes": []}))
+    return folder
+
+
+@pytest.mark.parametrize("samples", [[5e-324] * 4, [1e15, -1e15, 1e15, -1e15], [1e15] * 4, [1e-12] * 4, [1e-12, 1e15, 0, -1e15],
+                                     [1e-12, 2e-12, 3e-12, 0], [1e15, 1e15, 1e15, 999999999999999]])
+def test_extreme_values_still_make_a_page(pqplane, tmp_path, samples):
+    if not shutil.which("gnuplot"):
+        pytest.skip("gnuplot is not installed")
+    report(pqplane, small(tmp_path / "in", samples), "--html", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not re.search(r"\b(nan|inf)\b", re.sub(r'href="data:[^"]*"', "", page), re.I)
+
+
+def test_a_value_beyond_sense_is_named(pqplane, tmp_path):
+    r = report(pqplane, small(tmp_path / "in", [1, 2, 1e308, 3]), status=1)
+    assert "cells[0].metrics.m.samples[2]: lies beyond 1e15" in r.stderr and r.stderr.count("\n") == 1
+
+
+def test_a_dash_is_standard_output(pqplane, runs, tmp_path):
+    report(pqplane, runs["plain"], "--csv", tmp_path / "a.csv")
+    out = subprocess.run([pqplane, "report", str(runs["plain"]), "--csv", "-"], cwd=tmp_path, stdout=subprocess.PIPE, check=True).stdout
+    assert out == (tmp_path / "a.csv").read_bytes() and not (tmp_path / "-").exists()
+    assert "FILE - is standard output" in report(pqplane, "--help").stdout
+    assert "not both" in report(pqplane, runs["plain"], "--csv", "-", "--html", "-", status=2).stderr
+    with open("/dev/full", "w") as full:
+        full = subprocess.run([pqplane, "report", str(runs["plain"]), "--csv", "-"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert full.returncode == 1 and "standard output" in full.stderr and full.stderr.count("\n") == 1
+    if shutil.which("gnuplot"):
+        page = report(pqplane, runs["plain"], "--html", "-", "--csv", tmp_path / "b.csv", cwd=tmp_path).stdout
+        assert page.startswith("<!") and page.rstrip().endswith("</html>")
+        assert (tmp_path / "b.csv").read_bytes() == (tmp_path / "a.csv").read_bytes()
+
+
 def test_table_and_findings(pqplane, runs):
     out = report(pqplane, runs["plain"]).stdout
     assert inputs.NOTE in out

@@ -291,6 +291,16 @@ def test_the_chain_is_broken(plain):
     assert (status, problem["cause"]) == (504, "TARGET_NF_NOT_REACHABLE")
     plain.run("ausf")
     assert plain.call("ausf", "POST", "/nausf-auth/v1/ue-authentications", body)[0] == 500
+    # the NRF alone is away: the problem says so, and does not blame the UDM
+    plain.run("nrf")
+    plain.run("udm", "--nrf", plain.uri("nrf"))
+    plain.run("ausf", "--nrf", plain.uri("nrf"))
+    status, _, problem = plain.call("ausf", "POST", "/nausf-auth/v1/ue-authentications", body)
+    assert status == 504 and problem["detail"] == "the NRF knows no UDM"
+    plain.running["nrf"].stop()
+    status, _, problem = plain.call("ausf", "POST", "/nausf-auth/v1/ue-authentications", body)
+    assert (status, problem["cause"]) == (504, "TARGET_NF_NOT_REACHABLE")
+    assert problem["detail"].startswith("the NRF can't be asked where the UDM is: ")
 
 
 def test_concurrent_vectors_have_different_sequence_numbers(plain):
@@ -709,6 +719,22 @@ def test_sigterm_under_h2load_loses_no_request(plain, tmp_path):
     done = int(re.search(r"requests: .* (\d+) succeeded", rest)[1])
     assert 0 < good < 3000000
     assert requests == answers == good == done
+
+
+@pytest.mark.parametrize("connection", ["kept", "new"])
+def test_sigterm_ends_it_when_a_client_dies_amid_a_request(pqplane, start, pki, connection, tmp_path):
+    """50 times: a consumer is killed with a request under way, then the function is told to end."""
+    for turn in range(50):
+        core = Core(pqplane, start, "plain", pki)
+        p = core.run("nrf", "--instances", "200")
+        argv = [pqplane, "load", "--target", core.uri("nrf"), "--workload", "discovery", "--requests", "1000000"]
+        argv += ["--connection", connection, "--json", "-", "--log-level", "error"]
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as consumer:
+            busy = lambda: int(open(f"/proc/{p.pid}/stat").read().rsplit(")", 1)[1].split()[11]) > turn % 5
+            wait_for(busy)  # of its CPU time, so that the kill comes at some time of a request
+            consumer.kill()
+            assert p.stop(timeout=3) == 0
+            consumer.wait()
 
 
 # --- pqplane load ------------------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ def start(*a):
     assert os.fdopen(r).read(), a
     return p
 running = [start("nf", "nrf", "--listen", "127.0.0.1:8000", "--instances", "3"),
+           start("nf", "nrf", "--listen", "127.0.0.1:8010", "--instances", "3", "--write", "frame"),
            start("proxy", "--config", "in.yaml"), start("proxy", "--config", "out.yaml")]
 # The capture starts some time after its message: ask until a request is in the file.
 load = lambda: run(pqplane, "load", "--target", "http://127.0.0.1:9001", "--workload", "discovery", "--requests", "2", "--connection", "new", "--json", "load.json")
@@ -39,6 +40,8 @@ for _ in range(100):
     if seen.strip():
         break
 load()
+for target in ("http://127.0.0.1:8000", "http://127.0.0.1:8010"):
+    run(pqplane, "load", "--target", target, "--workload", "discovery", "--requests", "5", "--connection", "kept", "--json", "load.json")
 for p in reversed(running):
     p.terminate()
     assert p.wait(20) == 0
@@ -60,7 +63,7 @@ def capture(pqplane, tmp_path_factory):
 
 
 def tshark(capture, *argv):
-    r = subprocess.run(["tshark", "-r", str(capture), "-d", "tcp.port==8000,http2", "-d", "tcp.port==9001,http2",
+    r = subprocess.run(["tshark", "-r", str(capture), "-d", "tcp.port==8000,http2", "-d", "tcp.port==8010,http2", "-d", "tcp.port==9001,http2",
                         "-d", "tcp.port==7777,tls", *argv], capture_output=True, text=True, timeout=120)
     assert r.returncode == 0, r.stderr
     return r.stdout
@@ -103,3 +106,14 @@ def test_nothing_readable_crosses_between_the_sidecars(capture):
     assert len(text) > 20000
     for plain in (b"nnrf-disc", b"nfInstances", b"PRI * HTTP/2.0"):
         assert plain.hex() not in text
+
+
+def test_an_answer_is_one_segment_unless_frames_are_asked_for(capture):
+    def segments(port):
+        rows = fields(capture, f"http2.headers.status && tcp.srcport == {port}", "http2.type")
+        return [r[0].split(",") for r in rows]
+
+    # Types 0 and 1 are DATA and HEADERS (RFC 9113, section 6).
+    whole, split = segments(8000), segments(8010)
+    assert whole and all("0" in types and "1" in types for types in whole)
+    assert split and all("0" not in types for types in split)

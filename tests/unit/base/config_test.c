@@ -146,6 +146,95 @@ static void mistakes_are_named_with_their_place(void **state)
     }
 }
 
+static void nothing_of_a_file_is_passed_over(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t len;
+        const char *says;
+    } rows[] = {
+#define ROW(text, says) {text, sizeof(text) - 1, says}
+        ROW("# h\xe9 there\nnumber: 0", "f:1:4: the byte 0xe9 is no UTF-8 here"),
+        ROW("on: true # \xc3\xa9\xff\nnumber: 0", "f:1:13: the byte 0xff is no UTF-8 here"),
+        ROW("on: true\n\xff", "f:2:1: the byte 0xff"),
+        ROW("on: true\n# \xc0\xaf\n", "f:2:3: the byte 0xc0"),
+        ROW("on: true\n# \xed\xa0\x80\n", "f:2:3: the byte 0xed"),
+        ROW("on: true\n# \xf4\x90\x80\x80\n", "f:2:3: the byte 0xf4"),
+        ROW("on: true\n# \xe2\x82", "f:2:3: the byte 0xe2"),
+        ROW("on: true\n#\0\nnumber: 0", "f:2:2: a NUL byte stands here"),
+        ROW("on: true\n\0", "f:2:1: a NUL byte stands here"),
+        ROW("on: true\n...\nnumber: 0", "f:3:1: the file holds more than one document"),
+        ROW("on: true\n---\nnumber: 0", "f:2:1: the file holds more than one document"),
+        ROW("on: true\n---\n", "f:2:1: the file holds more than one document"),
+        ROW("---\non: true\n...\n---\n", "f:4:1: the file holds more than one document"),
+        ROW("---\n---\non: true\n", "f:"),
+        ROW("on: true\n...\n]", "f:3:"),
+        ROW("on: true\n...\nx: [", "f:4:1: flow sequence"),
+        ROW("on: true\n]", "f:2:"),
+#undef ROW
+    };
+    for (size_t i = 0; i < PQ_COUNT(rows); i++) {
+        struct pq_document *d = NULL;
+        struct pq_why why = {{0}};
+        int e = pq_document_parse("f", rows[i].text, rows[i].len, &d, &why);
+        if (e != PQ_E_CONFIG || !strstr(why.text, rows[i].says))
+            print_error("row %zu (%s): %d: %s\n", i, rows[i].text, e, why.text);
+        assert_int_equal(e, PQ_E_CONFIG);
+        assert_non_null(strstr(why.text, rows[i].says));
+        assert_null(d);
+    }
+    static const char *const whole[] = {"on: true",
+                                        "---\non: true\n...\n",
+                                        "%YAML 1.2\n---\non: true\n",
+                                        "on: true\n...\n# the end\n\n",
+                                        "# h\xc3\xa9 \xf0\x9f\x99\x82\non: true\n",
+                                        "\xef\xbb\xbfon: true\n",
+                                        "on: true\r\n"};
+    for (size_t i = 0; i < PQ_COUNT(whole); i++) {
+        struct pq_document *d = NULL;
+        struct pq_why why = {{0}};
+        int e = pq_document_parse("f", whole[i], strlen(whole[i]), &d, &why);
+        if (e != 0)
+            print_error("whole %zu: %s\n", i, why.text);
+        assert_int_equal(e, 0);
+        assert_non_null(pq_node_get(pq_document_root(d), "on"));
+        pq_document_free(d);
+    }
+}
+
+static void put_utf8(char out[5], uint32_t c)
+{
+    memset(out, 0, 5);
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return;
+    }
+    size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--, c >>= 6)
+        out[i] = (char)(0x80 | (c & 0x3f));
+    out[0] = (char)((0xf00 >> n & 0xff) | c);
+}
+
+/* Whatever character a comment holds: either it is a mistake, or what follows it counts. */
+static void no_character_hides_what_follows(void **state)
+{
+    (void)state;
+    for (uint32_t c = 1; c < 0x10400; c++) {
+        char text[64], utf8[5];
+        put_utf8(utf8, c);
+        snprintf(text, sizeof text, "on: true\n# %s\nnumber: 3\n", utf8);
+        struct pq_document *d = NULL;
+        struct pq_why why = {{0}};
+        int e = pq_document_parse("f", text, strlen(text), &d, &why);
+        bool seen = e == 0 && pq_node_get(pq_document_root(d), "number");
+        pq_document_free(d);
+        bool surrogate = c >= 0xd800 && c <= 0xdfff, usual = (c >= 0x20 && c <= 0x7e) || (c >= 0xa0 && c < 0xd800);
+        if ((e != PQ_E_CONFIG && !seen) || (surrogate && e == 0) || (usual && e != 0))
+            fail_msg("U+%04X: %d %s", c, e, why.text);
+    }
+}
+
 static void depth_and_size_have_caps(void **state)
 {
     (void)state;
@@ -216,6 +305,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_good_file_fills_every_field),
         cmocka_unit_test(mistakes_are_named_with_their_place),
+        cmocka_unit_test(nothing_of_a_file_is_passed_over),
+        cmocka_unit_test(no_character_hides_what_follows),
         cmocka_unit_test(depth_and_size_have_caps),
         cmocka_unit_test(units_are_exact),
         cmocka_unit_test(every_failed_allocation_of_ours_is_an_error),

@@ -76,6 +76,18 @@ static void log_lines_can_not_be_forged(void **state)
         {PQ_LOG_LOGFMT, "a\nlevel=error", " level=warn event=e value=\"a\\nlevel=error\" n=-5 ms=1.500\n"},
         {PQ_LOG_LOGFMT, "q\"\\\x01\x1b[31m",
          " level=warn event=e value=\"q\\\"\\\\\\u0001\\u001b[31m\" n=-5 ms=1.500\n"},
+        {PQ_LOG_LOGFMT, "\xc2\x9b[31m", " value=\"\\u009b[31m\" n=-5 ms=1.500\n"},
+        {PQ_LOG_LOGFMT, "a\xe2\x80\xae", " value=\"a\\u202e\" n=-5 ms=1.500\n"},
+        {PQ_LOG_LOGFMT, "a\xff(", " value=\"a\xef\xbf\xbd(\" n=-5 ms=1.500\n"},
+        {PQ_LOG_LOGFMT, "\xc3\xa9", " value=\xc3\xa9 n=-5 ms=1.500\n"},
+        {PQ_LOG_JSON, "\xe2\x80\xa8\xe2\x80\xa9\xe2\x80\xaa\xe2\x80\xae",
+         "\"value\":\"\\u2028\\u2029\\u202a\\u202e\",\"n\":-5,\"ms\":1.500}\n"},
+        {PQ_LOG_JSON, "\xe2\x81\xa6\xe2\x81\xa9\xe2\x80\x8e\xe2\x80\x8f\xd8\x9c\x7f\xc2\x80\xc2\x9f",
+         "\"value\":\"\\u2066\\u2069\\u200e\\u200f\\u061c\\u007f\\u0080\\u009f\",\"n\":-5,\"ms\":1.500}\n"},
+        {PQ_LOG_JSON, "\xe2\x80\x8d\xe2\x80\xaf\xc2\xa0",
+         "\"value\":\"\xe2\x80\x8d\xe2\x80\xaf\xc2\xa0\",\"n\":-5,\"ms\":1.500}\n"},
+        {PQ_LOG_JSON, "\xc3(\xed\xa0\xe2\x82",
+         "\"value\":\"\xef\xbf\xbd(\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\",\"n\":-5,\"ms\":1.500}\n"},
         {PQ_LOG_JSON, "a\"b\n", "\"level\":\"warn\",\"event\":\"e\",\"value\":\"a\\\"b\\n\",\"n\":-5,\"ms\":1.500}\n"},
     };
     for (size_t i = 0; i < PQ_COUNT(rows); i++) {
@@ -84,12 +96,64 @@ static void log_lines_can_not_be_forged(void **state)
         assert_true(len > tail);
         assert_string_equal(line + len - tail, rows[i].tail);
     }
-    char large[9000];
-    memset(large, 'y', sizeof large - 1);
-    large[sizeof large - 1] = 0;
-    char *line = logged(PQ_LOG_JSON, "e", large);
-    assert_true(strlen(line) <= 4096);
-    assert_int_equal(line[strlen(line) - 1], '\n');
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t len = strlen(text), n = strlen(end);
+    return len >= n && strcmp(text + len - n, end) == 0;
+}
+
+/* Whatever the line's length: it ends between two characters, and closed. */
+static void a_line_that_is_cut_is_whole(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *unit, *shown;
+    } rows[] = {
+        {"y", "y"},     {"\xc3\xa9", "\xc3\xa9"}, {"\xf0\x9f\x99\x82", "\xf0\x9f\x99\x82"},
+        {"\"", "\\\""}, {"\x01", "\\u0001"},      {"\xff", "\xef\xbf\xbd"},
+    };
+    for (size_t i = 0; i < PQ_COUNT(rows); i++) {
+        for (size_t shift = 0; shift < 8; shift++) {
+            char large[9000] = "", end[16];
+            memset(large, 'x', shift);
+            size_t n = strlen(rows[i].unit);
+            for (size_t at = shift; at + n < sizeof large; at += n)
+                memcpy(large + at, rows[i].unit, n);
+            char *line = logged(PQ_LOG_JSON, "e", large);
+            assert_true(strlen(line) <= 4096);
+            assert_true(strlen(line) > 4096 - 8);
+            snprintf(end, sizeof end, "%s\"}\n", rows[i].shown);
+            assert_true(ends_with(line, end));
+            line = logged(PQ_LOG_LOGFMT, "e", large);
+            assert_true(strlen(line) <= 4096);
+            assert_true(strlen(line) > 4096 - 8);
+            snprintf(end, sizeof end, "%s\"\n", rows[i].shown);
+            assert_true(ends_with(line, end));
+        }
+    }
+}
+
+/* The pair whose key or number no longer fits is left out with all that follow. */
+static void pairs_that_do_not_fit_are_left_out(void **state)
+{
+    (void)state;
+    size_t base = strlen(logged(PQ_LOG_JSON, "e", "")) - strlen(",\"n\":-5,\"ms\":1.500}\n");
+    bool seen[3] = {false};
+    for (size_t room = 0; room < 24; room++) {
+        char large[4200] = "";
+        memset(large, 'z', 4096 - 3 - base - room);
+        char *line = logged(PQ_LOG_JSON, "e", large);
+        assert_true(strlen(line) <= 4096);
+        bool none = ends_with(line, "z\"}\n"), one = ends_with(line, "z\",\"n\":-5}\n"),
+             both = ends_with(line, "z\",\"n\":-5,\"ms\":1.500}\n");
+        assert_true(none || one || both);
+        seen[0] |= none;
+        seen[1] |= one;
+        seen[2] |= both;
+    }
+    assert_true(seen[0] && seen[1] && seen[2]);
 }
 
 static void a_line_that_can_not_be_written_is_counted(void **state)
@@ -104,6 +168,36 @@ static void a_line_that_can_not_be_written_is_counted(void **state)
     pq_log_to(2);
     close(full);
     assert_int_equal(pq_log_dropped(), before + 1);
+}
+
+static void a_full_pipe_does_not_stop_the_process(void **state)
+{
+    (void)state;
+    uint64_t before = pq_log_dropped();
+    int fds[2], size;
+    assert_int_equal(pipe(fds), 0);
+    size = fcntl(fds[1], F_SETPIPE_SZ, 4096);
+    assert_true(size >= 4096);
+    pq_log_to(fds[1]);
+    pq_log_set(PQ_LOG_INFO, PQ_LOG_LOGFMT);
+    alarm(20);
+    for (int i = 0; i < size / 40; i++)
+        pq_log(PQ_LOG_INFO, "many", "line", pq_i(i), NULL);
+    alarm(0);
+    assert_true(pq_log_dropped() > before);
+    char *text = calloc(1, (size_t)size);
+    assert_non_null(text);
+    ssize_t n = read(fds[0], text, (size_t)size);
+    assert_true(n > 0 && text[n - 1] == '\n'); /* no half line */
+    free(text);
+    before = pq_log_dropped();
+    pq_log(PQ_LOG_INFO, "again", NULL);
+    assert_int_equal(pq_log_dropped(), before);
+    close(fds[0]);
+    pq_log(PQ_LOG_INFO, "nobody reads", NULL);
+    assert_int_equal(pq_log_dropped(), before + 1);
+    pq_log_to(2);
+    close(fds[1]);
 }
 
 static void tables_align_and_hide_control_bytes(void **state)
@@ -172,6 +266,9 @@ int main(void)
         cmocka_unit_test(a_sentence_keeps_its_context_and_its_bound),
         cmocka_unit_test(log_lines_can_not_be_forged),
         cmocka_unit_test(a_line_that_can_not_be_written_is_counted),
+        cmocka_unit_test(a_line_that_is_cut_is_whole),
+        cmocka_unit_test(pairs_that_do_not_fit_are_left_out),
+        cmocka_unit_test(a_full_pipe_does_not_stop_the_process),
         cmocka_unit_test(tables_align_and_hide_control_bytes),
         cmocka_unit_test(every_failed_allocation_is_an_error),
         cmocka_unit_test(times_are_rfc_3339),

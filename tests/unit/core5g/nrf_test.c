@@ -188,6 +188,8 @@ static void patches(void **state)
         {"[{\"op\":\"remove\",\"path\":\"/nfType\"}]", PQ_E_INVALID, false, NULL},
         {"[{\"op\":\"replace\",\"path\":\"/nfStatus\",\"value\":\"nonsense\"}]", PQ_E_INVALID, false, NULL},
         {"[{\"op\":\"explode\",\"path\":\"/nfStatus\"}]", PQ_E_INVALID, false, NULL},
+        {"[{\"op\":\"copy\",\"from\":\"/fqdn\",\"path\":\"/locality\"}]", PQ_E_INVALID, false, NULL},
+        {"[{\"op\":\"move\",\"from\":\"/fqdn\",\"path\":\"/locality\"}]", PQ_E_INVALID, false, NULL},
         {"[7]", PQ_E_INVALID, false, NULL},
         {"{}", PQ_E_INVALID, false, NULL},
     };
@@ -213,6 +215,75 @@ static void patches(void **state)
         free(before);
     }
     assert_int_equal(patch(s, 0, ID2, "[]", &(bool){false}, &fault), PQ_E_NOT_FOUND);
+}
+
+/* The cap, and one more. */
+static void patch_operations_cap(void **state)
+{
+    struct pq_nrf_fault fault;
+    bool created, changed;
+    (void)state;
+    DEFER(pq_nrf_store_freep) struct pq_nrf_store *s = NULL;
+    assert_int_equal(pq_nrf_store_new(BEAT_S * second, &s), 0);
+    assert_int_equal(put(s, 0, ID, PROFILE(ID, "UDM", ""), &created, &fault), 0);
+    for (int over = 0; over < 2; over++) {
+        struct pq_buf text = {.cap = PQ_NRF_MAX_PROFILE};
+        for (int i = 0; i < PQ_SBI_PATCH_OPERATIONS + over; i++)
+            assert_int_equal(pq_buf_printf(&text, "%s{\"op\":\"add\",\"path\":\"/load\",\"value\":1}", i ? "," : "["),
+                             0);
+        assert_int_equal(pq_buf_append(&text, "]", 2), 0); /* with its NUL */
+        assert_int_equal(patch(s, 0, ID, (const char *)text.at, &changed, &fault), over ? PQ_E_INVALID : 0);
+        pq_buf_free(&text);
+    }
+}
+
+/* Levels below a profile's own, by PUT and step by step by PATCH: a found profile must be readable where it is found.
+ */
+static void profile_depth_cap(void **state)
+{
+    struct pq_nrf_fault fault = {0};
+    bool created, changed;
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        int e = 0, levels = 1;
+        char path[256] = "", text[512];
+        struct pq_nrf_filter f;
+        struct pq_nrf_query_fault query_fault;
+        DEFER(pq_nrf_store_freep) struct pq_nrf_store *s = NULL;
+        assert_int_equal(pq_nrf_store_new(BEAT_S * second, &s), 0);
+        assert_int_equal(put(s, 0, ID, PROFILE(ID, "UDM", ""), &created, &fault), 0);
+        for (; e == 0 && levels < 60; levels++) {
+            snprintf(path + strlen(path), sizeof path - strlen(path), "/a");
+            if (way) {
+                snprintf(text, sizeof text, "[{\"op\":\"add\",\"path\":\"%s\",\"value\":{}}]", path);
+                e = patch(s, 0, ID, text, &changed, &fault);
+                continue;
+            }
+            struct pq_buf b = {.cap = 1024};
+            assert_int_equal(pq_buf_printf(&b, "%.*s", (int)strlen(PROFILE(ID, "UDM", "")) - 1, PROFILE(ID, "UDM", "")),
+                             0);
+            assert_int_equal(pq_buf_text(&b, ",\"a\":"), 0);
+            for (int i = 0; i < levels; i++)
+                assert_int_equal(pq_buf_append(&b, "[", 1), 0);
+            for (int i = 0; i < levels; i++)
+                assert_int_equal(pq_buf_append(&b, "]", 1), 0);
+            assert_int_equal(pq_buf_append(&b, "}", 2), 0);
+            e = put(s, 0, ID, (const char *)b.at, &created, &fault);
+            pq_buf_free(&b);
+        }
+        assert_int_equal(e, PQ_E_INVALID);
+        assert_int_equal(levels, PQ_NRF_PROFILE_DEPTH + 1);
+        struct pq_buf out = {.cap = PQ_SBI_ANSWER_MAX};
+        size_t found, given;
+        yyjson_doc *answer = NULL;
+        assert_int_equal(
+            pq_nrf_filter_parse(pq_span_text("target-nf-type=UDM&requester-nf-type=AMF"), &f, &query_fault), 0);
+        assert_int_equal(pq_nrf_search(s, 0, &f, NULL, &out, &found, &given), 0);
+        assert_int_equal(found, 1);
+        assert_int_equal(pq_sbi_parse(pq_span(out.at, out.len), &answer), 0);
+        yyjson_doc_free(answer);
+        pq_buf_free(&out);
+    }
 }
 
 static void profile_cap(void **state)
@@ -407,6 +478,8 @@ int main(void)
         cmocka_unit_test(replace_and_delete),
         cmocka_unit_test(bad_profiles),
         cmocka_unit_test(patches),
+        cmocka_unit_test(patch_operations_cap),
+        cmocka_unit_test(profile_depth_cap),
         cmocka_unit_test(profile_cap),
         cmocka_unit_test(query_faults),
         cmocka_unit_test(searches),

@@ -210,7 +210,77 @@ static void stored_searches(void **state)
     end(&s);
 }
 
-#define UE "/nudr-dr/v2/subscription-data/imsi-001010000000001"
+#define UE   "/nudr-dr/v2/subscription-data/imsi-001010000000001"
+#define AUTH UE "/authentication-data/authentication-subscription"
+
+/* Each copy of the whole doubles it. */
+static void patch_bombs(void **state)
+{
+    enum { COPIES = 12 }; /* refused as any number is; run, they would not fill this machine's memory */
+    static const char *const from[] = {"", "/sequenceNumber", "/fqdn"};
+    static const char *const path[] = {"", "/sequenceNumber"};
+    (void)state;
+    for (int udr = 0; udr < 2; udr++)
+        for (size_t i = 0; i < PQ_COUNT(from); i++)
+            for (int move = 0; move < 2; move++) {
+                struct service s;
+                struct pq_buf bomb = {.cap = PQ_SBI_BODY_MAX};
+                start(&s, udr);
+                for (int k = 0; k < COPIES; k++)
+                    assert_int_equal(pq_buf_printf(&bomb, "%s{\"op\":\"%s\",\"from\":\"%s\",\"path\":\"%s/k%d\"}",
+                                                   k ? "," : "[", move ? "move" : "copy", from[i], path[udr], k),
+                                     0);
+                assert_int_equal(pq_buf_append(&bomb, "]", 2), 0);
+                if (!udr)
+                    call(&s, "PUT", NF "/" ID, JSON, PROFILE);
+                struct answer a = call(&s, "PATCH", udr ? AUTH : NF "/" ID, PATCH, (const char *)bomb.at);
+                assert_int_equal(a.status, udr ? 403 : 400);
+                assert_string_equal(a.cause, udr ? "MODIFICATION_NOT_ALLOWED" : "MANDATORY_IE_INCORRECT");
+                assert_string_equal(a.type, "application/problem+json");
+                a = call(&s, "GET", udr ? AUTH : NF "/" ID, NULL, "");
+                assert_int_equal(a.status, 200);
+                assert_null(strstr(a.body, "k0"));
+                pq_buf_free(&bomb);
+                end(&s);
+            }
+}
+
+/* The SQN's path alone; the cap of operations and one more. */
+static void udr_patches(void **state)
+{
+    static const struct {
+        const char *operation;
+        int count, status;
+    } rows[] = {
+        {"{\"op\":\"replace\",\"path\":\"/sequenceNumber/sqn\",\"value\":\"0000000000a0\"}", PQ_SBI_PATCH_OPERATIONS,
+         204},
+        {"{\"op\":\"replace\",\"path\":\"/sequenceNumber/sqn\",\"value\":\"0000000000a0\"}",
+         PQ_SBI_PATCH_OPERATIONS + 1, 400},
+        {"{\"op\":\"add\",\"path\":\"/sequenceNumber/sqn\",\"value\":\"0000000000a0\"}", 1, 403},
+        {"{\"op\":\"remove\",\"path\":\"/sequenceNumber/sqn\"}", 1, 403},
+        {"{\"op\":\"copy\",\"from\":\"/encPermanentKey\",\"path\":\"/sequenceNumber/sqn\"}", 1, 403},
+        {"{\"op\":\"replace\",\"path\":\"/sequenceNumber\",\"value\":{\"sqn\":\"0000000000a0\"}}", 1, 403},
+        {"{\"op\":\"replace\",\"path\":\"/sequenceNumber/indLength\",\"value\":6}", 1, 403},
+        {"{\"op\":\"replace\",\"path\":\"/sequenceNumberX\",\"value\":6}", 1, 403},
+        {"{\"path\":\"/sequenceNumber/sqn\"}", 1, 403},
+        {"7", 1, 403},
+    };
+    struct service s;
+    (void)state;
+    start(&s, true);
+    for (size_t i = 0; i < PQ_COUNT(rows); i++) {
+        struct pq_buf text = {.cap = PQ_SBI_BODY_MAX};
+        for (int k = 0; k < rows[i].count; k++)
+            assert_int_equal(pq_buf_printf(&text, "%s%s", k ? "," : "[", rows[i].operation), 0);
+        assert_int_equal(pq_buf_append(&text, "]", 2), 0);
+        struct answer a = call(&s, "PATCH", AUTH, PATCH, (const char *)text.at);
+        if (a.status != rows[i].status)
+            fail_msg("%s, %d times: %d %s", rows[i].operation, rows[i].count, a.status, a.body);
+        pq_buf_free(&text);
+    }
+    end(&s);
+}
+
 static void udr(void **state)
 {
     static const char event[] =
@@ -263,8 +333,9 @@ static void udr(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(routes), cmocka_unit_test(body_cap),
-                                       cmocka_unit_test(stored_searches), cmocka_unit_test(udr)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(routes),          cmocka_unit_test(body_cap),
+                                       cmocka_unit_test(stored_searches), cmocka_unit_test(udr),
+                                       cmocka_unit_test(patch_bombs),     cmocka_unit_test(udr_patches)};
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,6 +168,8 @@ static void retries(void **state)
         {"the end without GOAWAY", {{SAY(SETTINGS, true)}, 1}, PQ_E_CLOSED, 0, 1, 1},
         {"HTTP/1 text", {{SAY("HTTP/1.1 400 Bad Request\r\n\r\n", true)}, 1}, PQ_E_PROTOCOL, 0, 1, 1},
         {"a frame above the limit", {{SAY(SETTINGS "\xff\xff\xff\0\0\0\0\0\1", false)}, 1}, PQ_E_PROTOCOL, 0, 1, 1},
+        {"a field with CR", {{SAY(SETTINGS "\0\0\x08\1\5\0\0\0\1\x88\0\1x\3a\rb", false)}, 1}, PQ_E_PROTOCOL, 0, 1, 1},
+        {"a field with NUL", {{SAY(SETTINGS "\0\0\x08\1\5\0\0\0\1\x88\0\1x\3a\0b", false)}, 1}, PQ_E_PROTOCOL, 0, 1, 1},
         {"an answer without :status", {{SAY(SETTINGS "\0\0\1\1\5\0\0\0\1\x82", false)}, 1}, PQ_E_PROTOCOL, 0, 1, 1},
     };
     (void)state;

@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -210,6 +212,28 @@ static void killing_the_caller_ends_everything_inside(void **state)
     close(held[0]);
 }
 
+static bool signal_the_forked;
+
+static void in_the_forked(void)
+{
+    if (signal_the_forked)
+        raise(SIGINT);
+}
+
+/* As Ctrl-C does that comes between fork() and the child's first step. */
+static void a_signal_to_the_whole_group_does_not_end_what_has_just_begun(void **state)
+{
+    (void)state;
+    skip_without_namespaces();
+    struct pq_why why = {{0}};
+    assert_int_equal(pthread_atfork(NULL, NULL, in_the_forked), 0);
+    signal_the_forked = true;
+    int e = pq_namespace_run(nothing, NULL, &why);
+    signal_the_forked = false;
+    if (e != 0)
+        fail_msg("%s", why.text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -219,6 +243,7 @@ int main(void)
         cmocka_unit_test(two_hosts_share_a_cable_and_its_bytes_are_counted),
         cmocka_unit_test(what_ip_says_becomes_the_sentence),
         cmocka_unit_test(a_signal_asks_the_inside_to_stop),
+        cmocka_unit_test(a_signal_to_the_whole_group_does_not_end_what_has_just_begun),
         cmocka_unit_test(killing_the_caller_ends_everything_inside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

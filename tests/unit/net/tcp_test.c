@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -152,6 +153,56 @@ static void a_stale_unix_socket_is_replaced_and_a_live_one_is_not(void **state)
     unlink(where + 5);
 }
 
+static void what_is_no_socket_is_kept(void **state)
+{
+    (void)state;
+    char where[64];
+    snprintf(where, sizeof where, "unix:/tmp/pqplane-tcp-file-%ld", (long)getpid());
+    const char *path = where + 5;
+    static const mode_t kinds[] = {S_IFREG, S_IFIFO, S_IFLNK, S_IFDIR};
+    for (size_t i = 0; i < PQ_COUNT(kinds); i++) {
+        struct pq_address a;
+        struct pq_why why = {{0}};
+        struct stat st = {0};
+        int fd = -1;
+        if (kinds[i] == S_IFLNK)
+            assert_int_equal(symlink("/nowhere", path), 0);
+        else if (kinds[i] == S_IFDIR)
+            assert_int_equal(mkdir(path, 0700), 0);
+        else
+            assert_int_equal(mknod(path, kinds[i] | 0600, 0), 0);
+        assert_int_equal(pq_address_parse(where, &a, &why), 0);
+        int e = pq_tcp_listen(&a, 5, &fd, &why), there = lstat(path, &st);
+        remove(path);
+        assert_int_equal(e, PQ_E_EXISTS);
+        assert_non_null(strstr(why.text, "exists and is no socket"));
+        assert_non_null(strstr(why.text, path));
+        assert_int_equal(fd, -1);
+        assert_int_equal(there, 0);
+        assert_int_equal(st.st_mode & S_IFMT, kinds[i]);
+    }
+}
+
+static void a_full_queue_refuses(void **state)
+{
+    (void)state;
+    char where[64];
+    snprintf(where, sizeof where, "unix:/tmp/pqplane-tcp-queue-%ld", (long)getpid());
+    struct pq_address a;
+    struct pq_why why = {{0}};
+    int listener, clients[16], count = 0, e = 0;
+    assert_int_equal(pq_address_parse(where, &a, &why), 0);
+    assert_int_equal(pq_tcp_listen(&a, 1, &listener, &why), 0);
+    while (count < 16 && (e = pq_tcp_connect(&a, &clients[count], &why)) == 0)
+        count++;
+    while (count > 0)
+        close(clients[--count]);
+    close(listener);
+    unlink(where + 5);
+    assert_int_equal(e, PQ_E_REFUSED);
+    assert_non_null(strstr(why.text, "its queue is full"));
+}
+
 static void no_descriptor_left_is_a_limit(void **state)
 {
     (void)state;
@@ -185,6 +236,8 @@ int main(void)
         cmocka_unit_test(a_stream_keeps_its_end_and_its_reset_apart),
         cmocka_unit_test(a_dead_port_refuses_and_a_taken_one_says_so),
         cmocka_unit_test(a_stale_unix_socket_is_replaced_and_a_live_one_is_not),
+        cmocka_unit_test(what_is_no_socket_is_kept),
+        cmocka_unit_test(a_full_queue_refuses),
         cmocka_unit_test(no_descriptor_left_is_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

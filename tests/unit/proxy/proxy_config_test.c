@@ -167,11 +167,42 @@ static const struct {
     {TLS "egress: [{name: a, listen: 'unix:/x', connect: '127.0.0.1:80', peers: [x]},\n"
          "         {name: b, listen: 'unix:/x', connect: '127.0.0.1:80', peers: [x]}]\n",
      "unix:/x is taken by \"a\""},
+    {TLS "egress: [{name: a, listen: 'unix:./u', connect: '127.0.0.1:80', peers: [x]},\n"
+         "         {name: b, listen: 'unix:u', connect: '127.0.0.1:80', peers: [x]}]\n",
+     "3:29: listen: unix:u is taken by \"a\", which listens on unix:./u"},
+    {TLS "egress: [{name: a, listen: 'unix:/r//./u', connect: '127.0.0.1:80', peers: [x]},\n"
+         "         {name: b, listen: 'unix:/r/u', connect: '127.0.0.1:80', peers: [x]}]\n",
+     "unix:/r/u is taken by \"a\""},
+    {TLS "ingress: [{name: a, listen: '[::]:1', forward: '127.0.0.1:80'}, {name: b, listen: '0.0.0.0:1', forward: "
+         "'127.0.0.1:80'}]\n",
+     "2:84: listen: 0.0.0.0:1 is taken by \"a\", which listens on [::]:1"},
+    {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80'}, {name: b, listen: '[::]:1', forward: "
+         "'127.0.0.1:80'}]\n",
+     "[::]:1 is taken by \"a\", which listens on 127.0.0.1:1"},
+    {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80'}, {name: b, listen: "
+         "'[::ffff:127.0.0.1]:1', forward: '127.0.0.1:80'}]\n",
+     "is taken by \"a\""},
+    /* "etc/" and 104 more are one too many */
+    {TLS
+     "egress: [{name: a, connect: '127.0.0.1:80', peers: [x], listen: 'unix:"
+     "12345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234'}]\n",
+     "a unix socket's path has 1 to 107 characters, with the folder of this file where it is relative"},
     /* policy */
     {"tls: {certificate: a, key: b, ca: c, policy: {mode: classical, level: 3, require: [pq-kex]}}\n" INGRESS,
      "mode classical offers nothing that is pq-kex"},
     {"tls: {certificate: a, key: b, ca: c, policy: {mode: classical, level: 3, require: [pq-auth]}}\n" INGRESS,
      "mode classical offers nothing that is pq-auth"},
+    {"tls: {certificate: a, key: b, ca: c, policy: {mode: hybrid, groups: 'X25519:secp384r1', require: "
+     "pq-kex}}\n" INGRESS,
+     "1:70: groups: X25519:secp384r1 offers nothing that is pq-kex"},
+    {"tls: {certificate: a, key: b, ca: c, policy: {mode: pure, groups: '-X25519MLKEM768:?X448', require: "
+     "pq-kex}}\n" INGRESS,
+     "offers nothing that is pq-kex"},
+    {"tls: {certificate: a, key: b, ca: c, policy: {groups: nonsense, require: pq-kex}}\n" INGRESS,
+     "groups: nonsense offers nothing that is pq-kex"},
+    {"tls: {certificate: a, key: b, ca: c, policy: {mode: hybrid, sigalgs: [ed25519, 'ECDSA+SHA256'], require: "
+     "[pq-kex, pq-auth]}}\n" INGRESS,
+     "sigalgs: ed25519:ECDSA+SHA256 offers nothing that is pq-auth"},
     {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80', tls: {certificate: x.crt}}]\n",
      "a certificate goes with its key"},
     {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80', tls: {policy: {mode: plain}}}]\n",
@@ -211,6 +242,15 @@ static const char *const good[] = {
     TLS INGRESS "limits: {buffer: 16MiB, connections: 1}\n",
     "tls: {certificate: a, key: b, ca: c, policy: {mode: classical, level: 1, require: [pq-kex], groups: "
     "X25519MLKEM768}}\n" INGRESS,
+    "tls: {certificate: a, key: b, ca: c, policy: {mode: classical, require: [pq-kex, pq-auth], groups: "
+    "'X25519/?*MLKEM768', sigalgs: [ed25519, mldsa44]}}\n" INGRESS,
+    "tls: {certificate: a, key: b, ca: c, policy: {require: pq-kex, groups: DEFAULT}}\n" INGRESS,
+    TLS "ingress: [{name: a, listen: '0.0.0.0:1', forward: '127.0.0.1:80'}]\n"
+        "egress: [{name: b, listen: '[::1]:1', connect: '127.0.0.1:80', peers: [x]}]\n",
+    TLS "egress: [{name: a, listen: 'unix:r/u', connect: '127.0.0.1:80', peers: [x]},\n"
+        "         {name: b, listen: 'unix:/r/u', connect: '127.0.0.1:80', peers: [x]}]\n",
+    TLS "egress: [{name: a, connect: '127.0.0.1:80', peers: [x], listen: 'unix:"
+        "1234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123'}]\n",
 };
 
 static void good_files_are_taken(void **state)
@@ -287,7 +327,8 @@ static void every_allocation_may_fail(void **state)
         struct pq_why why = {""};
         pq_alloc_fail_at(n);
         int e = parse("tls: {certificate: a.crt, key: a.key, ca: root.crt, policy: {mode: hybrid, groups: "
-                      "X25519MLKEM768}}\n" INGRESS EGRESS,
+                      "X25519MLKEM768, require: pq-kex}}\n" INGRESS
+                      "egress: [{name: u, listen: 'unix:u', connect: 'a.example:1', peers: [x]}]\n",
                       &c, &why);
         bool reached = pq_alloc_failed();
         pq_alloc_fail_at(0);
@@ -318,6 +359,81 @@ static void names_are_looked_up_later(void **state)
     pq_proxy_config_free(&c);
 }
 
+static const struct {
+    const char *text, *says; /* NULL: nothing is wrong */
+} ways[] = {
+    {TLS "egress: [{name: a, listen: '127.0.0.1:9001', connect: '127.0.0.1:9001', peers: [x]}]\n",
+     "2:56: 127.0.0.1:9001 leads back to \"a\" itself, so one client would become connections without end: name the "
+     "address of the peer"},
+    {TLS "egress: [{name: a, listen: '[::]:9001', listen_remote: true, connect: 'localhost:9001', peers: [x]}]\n",
+     "localhost:9001 leads back to \"a\""},
+    {TLS "egress: [{name: a, listen: '0.0.0.0:9001', listen_remote: true, connect: '127.0.0.2:9001', peers: [x]}]\n",
+     "leads back to \"a\""},
+    {TLS "egress: [{name: a, listen: '[::]:9001', listen_remote: true, connect: '127.0.0.2:9001', peers: [x]}]\n",
+     "leads back to \"a\""},
+    {TLS "egress: [{name: a, listen: '127.0.0.1:9001', connect: '0.0.0.0:9001', peers: [x]}]\n", "leads back to \"a\""},
+    {TLS "egress: [{name: a, listen: '[::1]:9001', connect: '[::]:9001', peers: [x]}]\n", "leads back to \"a\""},
+    {TLS "egress: [{name: a, listen: 'unix:./u', connect: 'unix:u', peers: [x]}]\n", "leads back to \"a\""},
+    {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:1'}]\n",
+     "leads back to \"a\" itself, so one client would become connections without end: name the address of the "
+     "function"},
+    {TLS "egress: [{name: a, listen: '127.0.0.1:1', connect: '198.18.0.3:80', peers: [x]},\n"
+         "         {name: b, listen: '127.0.0.1:2', connect: '127.0.0.1:1', peers: [x]}]\n",
+     "3:53: on 127.0.0.1:1 listens the egress \"a\", for plaintext, and \"b\" speaks TLS"},
+    {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:2'}]\n"
+         "egress: [{name: b, listen: '127.0.0.1:2', connect: '127.0.0.1:1', peers: [x]}]\n",
+     "2:54: 127.0.0.1:2 leads back to \"a\""},
+    {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80'}]\n"
+         "egress: [{name: b, listen: '127.0.0.1:2', connect: '127.0.0.1:1', peers: [x]}]\n",
+     NULL},
+    {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:2'}]\n"
+         "egress: [{name: b, listen: '127.0.0.1:2', connect: '198.18.0.3:1', peers: [x]}]\n",
+     NULL},
+    {TLS "egress: [{name: a, listen: '0.0.0.0:1', listen_remote: true, connect: '198.18.0.3:1', peers: [x]}]\n", NULL},
+    {TLS "egress: [{name: a, listen: '127.0.0.1:1', connect: '[::1]:1', peers: [x]}]\n", NULL},
+};
+
+static void loops_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < PQ_COUNT(ways); i++) {
+        DEFER(free_config) struct pq_proxy_config c = {0};
+        struct pq_why why = {""};
+        assert_int_equal(parse(ways[i].text, &c, &why), 0);
+        int e = pq_proxy_config_resolve(&c, &why);
+        assert_int_equal(e, ways[i].says ? PQ_E_CONFIG : 0);
+        if (ways[i].says && (strncmp(why.text, "etc/p.yaml:", 11) != 0 || !strstr(why.text, ways[i].says)))
+            fail_msg("%s\nsays: %s\nnot:  %s", ways[i].text, why.text, ways[i].says);
+    }
+}
+
+static void unix_paths_are_relative_to_the_file(void **state)
+{
+    (void)state;
+    static const char text[] =
+        TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: 'unix:./run//f.sock'}]\n"
+            "egress: [{name: b, listen: 'unix:/run/./e.sock', connect: 'unix:../.p/x', peers: [x]}]\n";
+    static const struct {
+        const char *file, *forward, *connect;
+    } rows[] = {
+        {"etc/p.yaml", "unix:etc/run/f.sock", "unix:etc/../.p/x"},
+        {"./p.yaml", "unix:run/f.sock", "unix:../.p/x"},
+        {"p.yaml", "unix:run/f.sock", "unix:../.p/x"},
+        {"/p.yaml", "unix:/run/f.sock", "unix:/../.p/x"},
+    };
+    for (size_t i = 0; i < PQ_COUNT(rows); i++) {
+        DEFER(free_config) struct pq_proxy_config c = {0};
+        char at[PQ_ADDRESS_TEXT];
+        assert_int_equal(pq_proxy_config_parse(rows[i].file, text, strlen(text), &c, NULL), 0);
+        pq_address_text(&pq_proxy_listener_at(&c, 0)->target.at, at);
+        assert_string_equal(at, rows[i].forward);
+        pq_address_text(&pq_proxy_listener_at(&c, 1)->target.at, at);
+        assert_string_equal(at, rows[i].connect);
+        pq_address_text(&pq_proxy_listener_at(&c, 1)->listen.at, at);
+        assert_string_equal(at, "unix:/run/e.sock");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -329,6 +445,8 @@ int main(void)
         cmocka_unit_test(too_many_listeners_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(names_are_looked_up_later),
+        cmocka_unit_test(loops_are_refused),
+        cmocka_unit_test(unix_paths_are_relative_to_the_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

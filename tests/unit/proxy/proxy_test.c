@@ -112,6 +112,37 @@ static void names_that_no_certificate_shows_are_refused(void **state)
     assert_non_null(strstr(why.text, "p.yaml:3:31: egress \"nrf\": peers: one of them is no name"));
 }
 
+/* Another process may have taken the path over, for a restart without a gap. */
+static void a_path_that_another_bound_stays(void **state)
+{
+    struct world *w = *state;
+    for (int taken = 0; taken < 2; taken++) {
+        DEFER(free_config) struct pq_proxy_config config = {0};
+        DEFER(pq_closep) int other = -1;
+        struct pq_proxy *p = NULL;
+        struct pq_why why = {""};
+        char folder[] = "/tmp/pq-proxy-XXXXXX", text[PQ_ADDRESS_TEXT];
+        struct pq_address at;
+        read_config(w, &config);
+        assert_non_null(mkdtemp(folder));
+        snprintf(text, sizeof text, "unix:%s/s", folder);
+        const char *path = text + strlen("unix:");
+        assert_int_equal(pq_address_parse(text, &at, NULL), 0);
+        pq_proxy_listener_at(&config, 1)->listen.at = at;
+        if (pq_proxy_new(w->certs.crypto, &config, &p, &why) < 0 || pq_proxy_listen(p, &why) < 0)
+            fail_msg("%s", why.text);
+        assert_int_equal(access(path, F_OK), 0);
+        if (taken) {
+            assert_int_equal(unlink(path), 0);
+            assert_int_equal(pq_tcp_listen(&at, 0, &other, &why), 0);
+        }
+        pq_proxy_free(p);
+        assert_int_equal(access(path, F_OK), taken ? 0 : -1);
+        unlink(path);
+        assert_int_equal(rmdir(folder), 0);
+    }
+}
+
 /* --- one connection ------------------------------------------------------------------------------------------------
  */
 static int closed_count;
@@ -187,6 +218,7 @@ int main(void)
         cmocka_unit_test(it_listens_and_tells_where),
         cmocka_unit_test(every_allocation_of_a_proxy_may_fail),
         cmocka_unit_test(names_that_no_certificate_shows_are_refused),
+        cmocka_unit_test(a_path_that_another_bound_stays),
         cmocka_unit_test(every_allocation_of_a_connection_may_fail),
         cmocka_unit_test(counters_are_told),
     };

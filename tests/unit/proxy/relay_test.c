@@ -255,6 +255,47 @@ static void what_was_sent_before_a_close_arrives(void **state)
     bench_free(b);
 }
 
+/* A peer that sends for ever and takes nothing moves nothing: it must not keep the connection alive. */
+static void what_is_dropped_is_no_progress(void **state)
+{
+    (void)state;
+    enum { TOTAL = 60000 };
+    static const char block[TOTAL];
+    struct bench *b = bench_new(4096);
+    int small = 20000;
+    setsockopt(b->outside[PEER], SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    setsockopt(b->inside[PEER], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    ssize_t n = send(b->outside[FUNCTION], block, TOTAL, MSG_NOSIGNAL | MSG_DONTWAIT);
+    assert_int_equal(n, TOTAL);
+    assert_int_equal(serve(b, 5), 0);
+    for (int waiting = 1, i = 0; waiting && i < 1000; i++) {
+        assert_int_equal(ioctl(b->outside[FUNCTION], SIOCOUTQ, &waiting), 0);
+        poll(NULL, 0, 1);
+    }
+    pq_closep(&b->outside[FUNCTION]);
+    for (int i = 0; i < 100 && b->relay.flow[PQ_RELAY_PEER].state != PQ_FLOW_BROKEN; i++) {
+        put(b, PEER, "more");
+        assert_int_equal(serve(b, 5), 0);
+    }
+    assert_int_equal(b->relay.flow[PQ_RELAY_PEER].state, PQ_FLOW_BROKEN);
+    uint64_t before = b->relay.progress;
+    for (int i = 0; i < 20; i++) {
+        put(b, PEER, "more");
+        assert_int_equal(serve(b, 1), 0);
+    }
+    int waiting = 1;
+    assert_int_equal(ioctl(b->inside[PEER], FIONREAD, &waiting), 0);
+    assert_int_equal(waiting, 0);
+    assert_int_equal(b->relay.progress, before);
+    for (int i = 0, e = 0; i < 100 && e == 0 && b->relay.progress == before; i++) { /* but what it takes is */
+        (void)!recv(b->outside[PEER], (char[20000]){0}, 20000, MSG_DONTWAIT);
+        e = serve(b, 5);
+        assert_true(e == 0 || e == PQ_E_RESET);
+    }
+    assert_true(b->relay.progress > before);
+    bench_free(b);
+}
+
 static void a_full_ring_stops_reading(void **state)
 {
     (void)state;
@@ -320,6 +361,7 @@ int main(void)
         cmocka_unit_test(a_reset_is_no_end),
         cmocka_unit_test(a_reset_that_a_write_finds_is_no_end_either),
         cmocka_unit_test(what_was_sent_before_a_close_arrives),
+        cmocka_unit_test(what_is_dropped_is_no_progress),
         cmocka_unit_test(a_full_ring_stops_reading),
         cmocka_unit_test(without_memory_it_says_so),
         cmocka_unit_test(states_have_names),

@@ -18,6 +18,7 @@ static const struct input_cell cells[] = {
     {"\"d\":\"pqc\",\"c\":\"new\",\"ca\":\"a\"", "m", "ms", 50, 20, 10, 0},
     {"\"d\":\"short\",\"c\":\"kept\"", "m", "ms", 2, 0.1, 2, 0},
     {"\"d\":\"zero\",\"c\":\"kept\"", "m", "ms", -0.125, 0.5, 10, 0},
+    {"\"d\":\"below\",\"c\":\"kept\"", "m", "ms", -2, 0.05, 10, 0},
 };
 
 #define NONE           "{d: none, c: kept}"
@@ -44,6 +45,10 @@ static void every_kind_and_verdict(void **state)
         {"ratio: {of: " Q(NEW) ", to: " Q(PQC) "}, at_most: 18", PQ_UNDECIDED, "contains the limit", "Ratio"},
         {"ratio: {of: " Q(PQC) ", to: " Q("{d: zero, c: kept}") "}, at_most: 1", PQ_UNDECIDED,
          "can't be told from zero", "m, zero · kept: "},
+        {"ratio: {of: " Q(PQC) ", to: " Q("{d: below, c: kept}") "}, at_most: 1", PQ_UNDECIDED, "is below zero",
+         "not wholly above zero"},
+        {"ratio: {of: " Q(PQC) ", to: " D(NONE, "{d: pqc, ca: a}") "}, at_most: 1, holds: H!", PQ_UNDECIDED,
+         "is below zero", "not wholly above zero"},
         {"ratio: {of: " D(PQC, "{d: none}") ", to: " D(PQC_B, "{d: none}") "}, at_most: 1.05", PQ_HOLDS, "within",
          "less none: +2"},
         {"ratio: {of: " Q("{d: short, c: kept}") ", to: " Q(NONE) "}, at_most: 1", PQ_UNDECIDED, "too few rounds",

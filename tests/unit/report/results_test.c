@@ -28,6 +28,18 @@ static int parse(const char *text, size_t len, struct pq_results **out, struct p
     return pq_results_parse(pq_span(exact, len), out, why);
 }
 
+static void numbers_at_the_ends_of_the_range(void **state)
+{
+    (void)state;
+    static const char text[] = METRICS("\"m\":{\"unit\":\"ms\",\"samples\":[1e15,-1e15,1e-12,5e-324,-9e-13],"
+                                       "\"rounds\":[0,1,2,3,4],\"at_ms\":[0,1,2,3,4]}");
+    static const double want[] = {1e15, -1e15, 1e-12, 0, 0};
+    DEFER(pq_results_freep) struct pq_results *r = NULL;
+    assert_int_equal(parse(text, sizeof text - 1, &r, NULL), 0);
+    for (size_t i = 0; i < PQ_COUNT(want); i++)
+        assert_true(r->cells[0].metrics[0].value[i] == want[i]);
+}
+
 static void mistakes_are_one_sentence(void **state)
 {
     (void)state;
@@ -76,6 +88,12 @@ static void mistakes_are_one_sentence(void **state)
         {WITH("{\"factors\":{},\"metrics\":{},\"errors\":[{\"reason\":\"x\",\"count\":-1}]}"), PQ_E_CONFIG,
          "count: must be a whole number"},
         {METRICS(METRIC "," METRIC), PQ_E_CONFIG, "cells[0].metrics.m: stands here twice"},
+        {METRICS("\"m\":{\"unit\":\"ms\",\"samples\":[1,1e308],\"rounds\":[0,1],\"at_ms\":[0,1]}"), PQ_E_CONFIG,
+         "cells[0].metrics.m.samples[1]: lies beyond 1e15"},
+        {METRICS("\"m\":{\"unit\":\"ms\",\"samples\":[-1.1e15],\"rounds\":[0],\"at_ms\":[0]}"), PQ_E_CONFIG,
+         "cells[0].metrics.m.samples[0]: lies beyond 1e15"},
+        {METRICS("\"m\":{\"unit\":\"ms\",\"samples\":[1],\"rounds\":[0],\"at_ms\":[1e16]}"), PQ_E_CONFIG,
+         "cells[0].metrics.m.at_ms[0]: lies beyond 1e15"},
         {METRICS("\"m\":{}"), PQ_E_CONFIG, "cells[0].metrics.m.unit: is missing"},
         {METRICS("\"m\":{\"unit\":\"ms\"}"), PQ_E_CONFIG, "cells[0].metrics.m.samples: is missing"},
         {METRICS("\"m\":{\"unit\":\"ms\",\"samples\":[1],\"rounds\":[0,1],\"at_ms\":[0]}"), PQ_E_CONFIG,
@@ -188,6 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_are_one_sentence),
+        cmocka_unit_test(numbers_at_the_ends_of_the_range),
         cmocka_unit_test(everything_is_read),
         cmocka_unit_test(every_prefix_is_refused),
         cmocka_unit_test(caps_hold),

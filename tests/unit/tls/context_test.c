@@ -56,6 +56,8 @@ static void policy_mistakes(void **state)
         {NULL, NULL, "", "policy ciphersuites: the list is empty"},
         {NULL, "mldsa65:nope", NULL, "policy sigalgs: OpenSSL and its providers know no \"nope\""},
         {NULL, NULL, "TLS_NOPE", "policy ciphersuites: OpenSSL and its providers know no \"TLS_NOPE\""},
+        {NULL, NULL, "TLS_AES_256_GCM_SHA384:TLS_NOPE",
+         "policy ciphersuites: OpenSSL and its providers know no \"TLS_NOPE\""},
         {NULL, "mldsa87", NULL,
          "the certificate's key is ML-DSA-65, which the policy does not sign with (sigalgs mldsa87)"},
         {NULL, "ecdsa_secp256r1_sha256", NULL, "does not sign with"},

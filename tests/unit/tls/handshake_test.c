@@ -10,6 +10,7 @@
 
 #include "certs.h"
 #include "pair.h"
+#include "tls/internal.h"
 
 /* Counts what our code sends; limits how much one call takes. */
 static long sends;
@@ -248,6 +249,8 @@ static void names(void **state)
         {"fd00:0:0::1", true},
         {"fd00::2", false},
         {"urn:uuid:4947a69a-f61b-4bc1-b9da-47c9c5d14b64", true},
+        {"URN:UUID:4947A69A-F61B-4BC1-B9DA-47C9C5D14B64", true},
+        {"spiffe://example/amf", false},
         {"urn:uuid:4947a69a-f61b-4bc1-b9da-47c9c5d14b6", false},
         {"urn:uuid:4947a69a-f61b-4bc1-b9da-47c9c5d14b64a", false},
         {"example", false},
@@ -418,6 +421,27 @@ static void half_close(struct pq_tls *ender, struct pq_tls *other)
     assert_int_equal(pq_tls_reason(ender), PQ_TLS_NONE);
 }
 
+/* A flood of KeyUpdates must not keep one read busy: it hands back after each. */
+static void a_read_returns_after_each_key_update(void **state)
+{
+    enum { UPDATES = 50 };
+    (void)state;
+    struct pair p = ready_pair();
+    for (int i = 0; i < UPDATES; i++) {
+        assert_int_equal(SSL_key_update(p.client->ssl, SSL_KEY_UPDATE_NOT_REQUESTED), 1);
+        assert_int_equal(SSL_do_handshake(p.client->ssl), 1);
+    }
+    char in[8];
+    size_t n = 0;
+    int reads = 0;
+    assert_int_equal(pq_tls_write(p.client, "end", 3, &n), 0);
+    while (pq_tls_read(p.server, in, sizeof in, &n) == PQ_E_WANT_READ)
+        reads++;
+    assert_int_equal(n, 3);
+    assert_int_equal(reads, UPDATES);
+    pair_free(&p);
+}
+
 static void half_close_by_client(void **state)
 {
     (void)state;
@@ -556,6 +580,7 @@ int main(void)
         TEST(post_quantum_group_costs_a_retry),
         TEST(long_flight_byte_by_byte),
         TEST(long_flight_through_a_narrow_socket),
+        TEST(a_read_returns_after_each_key_update),
         TEST(half_close_by_client),
         TEST(half_close_by_server),
         TEST(end_without_close_notify_is_a_reset),

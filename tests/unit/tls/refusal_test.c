@@ -427,17 +427,18 @@ struct lone {
     int fd;
 };
 /* One of ours, the other end of its socket in the test's hands. */
-static struct lone lone(bool server)
+static struct lone lone_in(enum pq_mode mode, int level, const char *key, bool server)
 {
-    const struct cert *root = root_of("p256"), *leaf = leaf_of(root, "p256");
-    struct pq_tls_settings s = pair_settings(PQ_MODE_CLASSICAL, 1, leaf, NULL),
-                           c = pair_settings(PQ_MODE_CLASSICAL, 1, NULL, root);
+    const struct cert *root = root_of(key), *leaf = leaf_of(root, key);
+    struct pq_tls_settings s = pair_settings(mode, level, leaf, NULL), c = pair_settings(mode, level, NULL, root);
     struct lone l;
     pair_new(&l.p, world.crypto, &c, &s, "leaf.example", PAIR_PLAIN);
     l.t = server ? l.p.server : l.p.client;
     l.fd = server ? l.p.client_fd : l.p.server_fd;
     return l;
 }
+
+static struct lone lone(bool server) { return lone_in(PQ_MODE_CLASSICAL, 1, "p256", server); }
 
 static void old_version(void **state)
 {
@@ -500,6 +501,43 @@ static void broken_protocol(void **state)
     assert_int_equal(recv(l.fd, answer, sizeof answer, 0), 7);
     assert_int_equal(answer[0], 21); /* an alert, and it is fatal */
     assert_int_equal(answer[5], 2);
+    pair_free(&l.p);
+}
+/* The cap of the certificate list is no reason before a certificate can have come. */
+static void a_first_message_that_is_too_long(void **state)
+{
+    static const unsigned char record[] = {22, 3, 1, 0, 5, 1, 0xff, 0xff, 0xff, 0};
+    (void)state;
+    struct lone l = lone(true);
+    assert_int_equal(send(l.fd, record, sizeof record, 0), sizeof record);
+    expect("server", l.t, pq_tls_handshake(l.t),
+           (struct expected){PQ_E_PROTOCOL, PQ_TLS_PROTOCOL, "longer than TLS allows"});
+    pair_free(&l.p);
+}
+/* Coefficients of an ML-KEM key beyond the modulus (FIPS 203, 7.2) are the peer's fault, not our library's. */
+static void a_key_share_that_is_no_key(void **state)
+{
+    static const unsigned char share[] = {0x11, 0xec, 0x04, 0xc0}; /* X25519MLKEM768, 1216 bytes */
+    (void)state;
+    struct lone l = lone_in(PQ_MODE_HYBRID, 3, "mldsa65", true);
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    assert_int_equal(SSL_CTX_set1_groups_list(context, "X25519MLKEM768"), 1);
+    SSL *ssl = SSL_new(context);
+    BIO *out = BIO_new(BIO_s_mem());
+    SSL_set_bio(ssl, BIO_new(BIO_s_mem()), out);
+    SSL_set_connect_state(ssl);
+    SSL_do_handshake(ssl);
+    unsigned char *hello;
+    long len = BIO_get_mem_data(out, &hello);
+    unsigned char *at = memmem(hello, (size_t)len, share, sizeof share);
+    assert_non_null(at);
+    memset(at + sizeof share, 0xff, 30);
+    assert_int_equal(send(l.fd, hello, (size_t)len, 0), len);
+    expect("server", l.t, pq_tls_handshake(l.t),
+           (struct expected){PQ_E_PROTOCOL, PQ_TLS_PROTOCOL, "the peer broke the protocol"});
+    SSL_free(ssl);
+    SSL_CTX_free(context);
+    ERR_clear_error();
     pair_free(&l.p);
 }
 static void end_during_the_handshake(void **state)
@@ -575,6 +613,8 @@ int main(void)
         TEST(plain_text),
         TEST(short_plain_text),
         TEST(broken_protocol),
+        TEST(a_first_message_that_is_too_long),
+        TEST(a_key_share_that_is_no_key),
         TEST(end_during_the_handshake),
         TEST(errors_of_the_kernel),
         TEST(alert_is_read_when_a_write_fails),
