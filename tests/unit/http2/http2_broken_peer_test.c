@@ -24,7 +24,7 @@ enum { TRIES = 50, MS = 1000 * 1000 };
 
 struct place {
     struct talk talk;
-    struct pq_http2_exchange *held; /* where answers come later */
+    struct pq_http2_exchange *held[2]; /* where answers come later: each exchange is owed one */
     bool hold, kill_first, ended;
     int served, client;
 };
@@ -53,7 +53,7 @@ static void serve(void *context, struct pq_http2_exchange *x)
     struct place *p = context;
     p->served++;
     if (p->hold) {
-        p->held = x;
+        p->held[p->served - 1] = x;
         return;
     }
     if (p->kill_first && p->client >= 0)
@@ -130,14 +130,15 @@ static void drain_ends(void **state)
                 ev_run(p.talk.loop, EVRUN_NOWAIT);
             if (p.client >= 0)
                 kill_client(&p);
-            if (p.held && n % 2) /* before the server hears of the client's end */
-                answer(TAKE(p.held));
+            if (p.held[1] && n % 2) /* before the server hears of the client's end */
+                answer(TAKE(p.held[1]));
             pq_http2_server_drain(p.talk.server, on_drained, &p.ended);
             turn_until(&p, &p.ended, 900 * MS);
             if (!p.ended)
                 fail_msg("%s, try %d: the drain does not end", rows[i].name, n);
-            if (p.held)
-                answer(p.held);
+            for (size_t h = 0; h < PQ_COUNT(p.held); h++)
+                if (p.held[h])
+                    answer(p.held[h]);
             close_place(&p);
         }
 }
