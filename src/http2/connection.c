@@ -154,18 +154,9 @@ static int on_stream_close(nghttp2_session *h2, int32_t id, uint32_t code, void 
 
 int pq_connection_callbacks(nghttp2_session_callbacks **out)
 {
-    nghttp2_session_callbacks *cb;
-    if (nghttp2_session_callbacks_new(&cb) < 0)
-        return PQ_E_NOMEM;
-    nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
-    nghttp2_session_callbacks_set_on_header_callback2(cb, on_header);
-    nghttp2_session_callbacks_set_on_invalid_header_callback2(cb, pq_session_refuse_field);
-    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
-    nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame);
-    nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_frame_sent);
-    nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_stream_close);
-    *out = cb;
-    return 0;
+    static const struct pq_session_frames own = {on_begin_headers, on_header,     on_data,
+                                                 on_frame,         on_frame_sent, on_stream_close};
+    return pq_session_callbacks(&own, out);
 }
 
 /* --- the session's hooks ------------------------------------------------------------------------------------------ */

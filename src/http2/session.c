@@ -426,12 +426,28 @@ void pq_session_begin(struct pq_session *s)
         ev_feed_event(s->loop, &s->io, EV_READ);
 }
 
-int pq_session_refuse_field(nghttp2_session *h2, const nghttp2_frame *frame, nghttp2_rcbuf *name, nghttp2_rcbuf *value,
-                            uint8_t flags, void *user)
+static int refuse_field(nghttp2_session *h2, const nghttp2_frame *frame, nghttp2_rcbuf *name, nghttp2_rcbuf *value,
+                        uint8_t flags, void *user)
 {
     (void)name, (void)value, (void)flags, (void)user;
     int e = nghttp2_submit_rst_stream(h2, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_PROTOCOL_ERROR);
     return e < 0 ? NGHTTP2_ERR_CALLBACK_FAILURE : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+}
+
+int pq_session_callbacks(const struct pq_session_frames *own, nghttp2_session_callbacks **out)
+{
+    nghttp2_session_callbacks *cb;
+    if (nghttp2_session_callbacks_new(&cb) < 0)
+        return PQ_E_NOMEM;
+    nghttp2_session_callbacks_set_on_begin_headers_callback(cb, own->begin);
+    nghttp2_session_callbacks_set_on_header_callback2(cb, own->header);
+    nghttp2_session_callbacks_set_on_invalid_header_callback2(cb, refuse_field);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, own->data);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(cb, own->frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(cb, own->sent);
+    nghttp2_session_callbacks_set_on_stream_close_callback(cb, own->closed);
+    *out = cb;
+    return 0;
 }
 
 static int set_options(nghttp2_option *o)

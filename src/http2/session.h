@@ -81,14 +81,21 @@ void pq_session_pump(struct pq_session *s);
 void pq_session_deadline(struct pq_session *s, int64_t ns);
 /* Ends it from the loop with that code; the first reason stays. */
 void pq_session_fail(struct pq_session *s, int code, const char *format, ...) PQ_PRINTF(3, 4);
-/* All was said: GOAWAY was queued before. Sends the rest, then our end of stream, then waits a little for the
- * peer's, so that
- * no answer is lost to a reset; then ended() with 0. A peer that does not take the rest within 10 s: PQ_E_TIMEOUT. */
+/* All was said: GOAWAY was queued before. Sends the rest, then our end of stream, then waits a little for the peer's,
+ * so that no answer is lost to a reset; then ended() with 0. A peer that does not take the rest within 10 s:
+ * PQ_E_TIMEOUT. */
 void pq_session_finish(struct pq_session *s);
-/* For nghttp2's invalid-header callback: RFC 9113, 8.2.1, makes a message with such a field malformed, so that its
- * stream ends with PROTOCOL_ERROR (8.1.1); nghttp2 by itself only drops the field. */
-int pq_session_refuse_field(nghttp2_session *h2, const nghttp2_frame *frame, nghttp2_rcbuf *name, nghttp2_rcbuf *value,
-                            uint8_t flags, void *user);
+/* What a server's and a client's connection each make of frames. A field that RFC 9113, 8.2.1, calls malformed ends its
+ * stream with PROTOCOL_ERROR (8.1.1) in both; nghttp2 by itself only drops the field. */
+struct pq_session_frames {
+    nghttp2_on_begin_headers_callback begin;
+    nghttp2_on_header_callback2 header;
+    nghttp2_on_data_chunk_recv_callback data;
+    nghttp2_on_frame_recv_callback frame;
+    nghttp2_on_frame_send_callback sent;
+    nghttp2_on_stream_close_callback closed;
+};
+PQ_MUST_CHECK int pq_session_callbacks(const struct pq_session_frames *own, nghttp2_session_callbacks **out);
 /* Frees what it owns. */
 void pq_session_close(struct pq_session *s);
 
