@@ -5,6 +5,7 @@ BUILD := scripts/build
 
 all:
 	@$(E) $(BUILD) build
+	@echo "build/src/cli/pqplane is built; run it with scripts/env build/src/cli/pqplane"
 
 # The main job: builds, runs the short version of the shipped experiments, writes report.html.
 demo:

@@ -31,7 +31,7 @@ static const char help[] =
     "\n"
     "  --out DIR        where results.json goes (results/NAME-TIME); one that is there is replaced\n"
     "  --seed N         the same seed visits the cells in the same order (otherwise a random one)\n"
-    "  --repetitions N  instead of the file's\n"
+    "  --repetitions N  instead of the file's; fewer than 3 give no intervals and decide nothing\n"
     "  --quick          the smaller load and fewer repetitions that the file names under quick:\n"
     "\n"
     "Ctrl-C ends a run in order: what was measured is kept, the exit status is 130.\n";

@@ -244,7 +244,7 @@ static const struct pq_proxy_config standard = {
                  .connect = 5 * PQ_NS_PER_S,
                  .idle = 600 * PQ_NS_PER_S,
                  .drain = 30 * PQ_NS_PER_S},
-    .limits = {.connections = 10000, .buffer = 64 << 10},
+    .limits = {.connections = 8000, .buffer = 64 << 10},
 };
 static void defaults(void *out) { memcpy(out, &standard, sizeof standard); }
 /* A group that is there and leaves a key out has the same. */

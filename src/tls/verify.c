@@ -211,7 +211,7 @@ static void blame_name(struct pq_tls *t)
 {
     pq_tls_blame(
         t, PQ_E_AUTH, PQ_TLS_WRONG_NAME,
-        "the peer's certificate (%s) does not show the name %s%s: connect to the name that it shows, or issue one "
+        "the peer's certificate (%s) does not show the name %s%s: expect a name that it shows, or issue one "
         "with this name among its subject alternative names",
         t->peer, t->names.at[0], t->names.count > 1 ? " or an alternative to it" : "");
 }

@@ -2,12 +2,18 @@
 
 import json
 import os
+import pathlib
+import re
+import shutil
 import signal
 import subprocess
+import textwrap
 
 import pytest
 
 from proxy_peers import Pki, ingress_config
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -121,3 +127,20 @@ def test_a_standard_descriptor_can_tell_ready(pqplane, config, number):
         if p.poll() is None:
             p.kill()
             p.wait()
+
+
+# --- the guide ------------------------------------------------------------------------------------------------------------
+def test_every_configuration_in_the_guide_is_valid(pqplane, tmp_path):
+    guide = (TOP / "docs/guide.md").read_text()
+    blocks = [textwrap.dedent(b) for b in re.findall(r"```yaml\n(.*?)```", guide, re.S)]
+    assert len(blocks) == 3
+    pki = lambda *argv: subprocess.run([pqplane, "pki", *argv], check=True, cwd=tmp_path)
+    pki("init", "--dir", "pki", "--root", "mldsa87", "--intermediate", "mldsa65")
+    for name in ("amf", "nrf", "leaf"):
+        pki("issue", "--dir", "pki", "--name", name, "--algorithm", "mldsa65", "--dns", f"{name}.5gc.example")
+    for name in ("leaf.crt", "leaf.key", "root.crt", "crl.pem"):
+        shutil.copy(tmp_path / "pki" / name, tmp_path / name)
+    for i, block in enumerate(blocks):
+        (tmp_path / f"{i}.yaml").write_text(block)
+        r = subprocess.run([pqplane, "proxy", "--check", "--config", f"{i}.yaml"], cwd=tmp_path, capture_output=True, text=True)
+        assert r.returncode == 0, r.stderr
