@@ -69,11 +69,75 @@ static int policy_read(const struct pq_node *n, void *out, struct pq_why *why)
 
 static void policy_free(void *out) { pq_config_free(&pq_tls_policy_schema, &((struct pq_proxy_policy *)out)->policy); }
 
+static const char *const crl_stale_names[] = {"refuse", "warn", NULL};
+static const char *const first_flight_names[] = {"whole", "classical", NULL};
+static const char *const carry_names[] = {"tunnel", "connection", NULL};
+
+static int switch_read(const struct pq_node *n, void *out, struct pq_why *why)
+{
+    const char *text = pq_node_text(n);
+    bool on = text && strcmp(text, "true") == 0;
+    if (!on && (!text || strcmp(text, "false") != 0))
+        return pq_node_why(n, why, "expected true or false");
+    *(int *)out = on;
+    return 0;
+}
+
+static const struct pq_field identity_fields[] = {
+    {.name = "certificate",
+     .type = PQ_FIELD_STRING,
+     .offset = offsetof(struct pq_tls_identity, certificate),
+     .required = true},
+    {.name = "key", .type = PQ_FIELD_STRING, .offset = offsetof(struct pq_tls_identity, key), .required = true},
+};
+static const struct pq_schema identity_schema = {.what = "an identity",
+                                                 .size = sizeof(struct pq_tls_identity),
+                                                 .fields = identity_fields,
+                                                 .count = PQ_COUNT(identity_fields)};
+
+static void tls_defaults(void *out)
+{
+    *(struct pq_proxy_tls *)out = (struct pq_proxy_tls){
+        .crl_stale = PQ_PROXY_UNSET, .first_flight = PQ_PROXY_UNSET, .resumption = PQ_PROXY_UNSET};
+}
+
+static int check_tls(const struct pq_node *n, void *out, struct pq_why *why)
+{
+    const struct pq_proxy_tls *t = out;
+    const struct pq_node *list = pq_node_get(n, "identities");
+    if (list && (t->certificate || t->key))
+        return pq_node_why(list, why, "identities: certificate and key beside it are one too many: move them into it");
+    if (list && (t->identities.count == 0 || t->identities.count > PQ_PROXY_IDENTITIES_MAX))
+        return pq_node_why(list, why, "identities: name 1 to %d", PQ_PROXY_IDENTITIES_MAX);
+    return 0;
+}
+
 static const struct pq_field tls_fields[] = {
     {.name = "certificate", .type = PQ_FIELD_STRING, .offset = offsetof(struct pq_proxy_tls, certificate)},
     {.name = "key", .type = PQ_FIELD_STRING, .offset = offsetof(struct pq_proxy_tls, key)},
+    {.name = "identities",
+     .type = PQ_FIELD_STRUCTS,
+     .offset = offsetof(struct pq_proxy_tls, identities),
+     .of = &identity_schema},
     {.name = "ca", .type = PQ_FIELD_STRING, .offset = offsetof(struct pq_proxy_tls, ca)},
     {.name = "crl", .type = PQ_FIELD_STRING, .offset = offsetof(struct pq_proxy_tls, crl)},
+    {.name = "crl_stale",
+     .type = PQ_FIELD_CHOICE,
+     .offset = offsetof(struct pq_proxy_tls, crl_stale),
+     .choices = crl_stale_names},
+    {.name = "first_flight",
+     .type = PQ_FIELD_CHOICE,
+     .offset = offsetof(struct pq_proxy_tls, first_flight),
+     .choices = first_flight_names},
+    {.name = "resumption",
+     .type = PQ_FIELD_CUSTOM,
+     .offset = offsetof(struct pq_proxy_tls, resumption),
+     .custom = switch_read},
+    {.name = "certificates_max",
+     .type = PQ_FIELD_SIZE,
+     .offset = offsetof(struct pq_proxy_tls, certificates_max),
+     .low = 1 << 10,
+     .high = 16 << 20},
     {.name = "policy",
      .type = PQ_FIELD_CUSTOM,
      .offset = offsetof(struct pq_proxy_tls, policy),
@@ -81,7 +145,7 @@ static const struct pq_field tls_fields[] = {
      .custom_free = policy_free},
 };
 static const struct pq_schema tls_schema = {
-    .what = "tls", .size = sizeof(struct pq_proxy_tls), .fields = tls_fields, .count = PQ_COUNT(tls_fields)};
+    "tls", sizeof(struct pq_proxy_tls), tls_fields, PQ_COUNT(tls_fields), tls_defaults, check_tls};
 
 /* --- listeners --------------------------------------------------------------------------------------------------- */
 static int plaintext_stays(const struct pq_proxy_listener *l, const struct pq_proxy_address *a, bool known,
@@ -172,22 +236,58 @@ static int check_egress(const struct pq_node *map, void *out, struct pq_why *why
          .custom_free = pq_proxy_address_free},                                                                        \
         {.name = "peers", .type = PQ_FIELD_STRINGS, .offset = offsetof(struct pq_proxy_listener, peers)},              \
         {.name = remote_name, .type = PQ_FIELD_BOOL, .offset = offsetof(struct pq_proxy_listener, plaintext_remote)},  \
-        {.name = "tls",                                                                                                \
-         .type = PQ_FIELD_STRUCT,                                                                                      \
-         .offset = offsetof(struct pq_proxy_listener, tls),                                                            \
-         .of = &tls_schema},
+    {                                                                                                                  \
+        .name = "tls", .type = PQ_FIELD_STRUCT, .offset = offsetof(struct pq_proxy_listener, tls), .of = &tls_schema   \
+    }
 
-static const struct pq_field ingress_fields[] = {LISTENER_FIELDS("forward", "forward_remote")};
-static const struct pq_field egress_fields[] = {LISTENER_FIELDS("connect", "listen_remote")};
+static void listener_defaults(void *out)
+{
+    struct pq_proxy_listener *l = out;
+    memset(l, 0, sizeof *l);
+    l->warm.cpu = 10;
+    tls_defaults(&l->tls);
+}
+
+static void warm_defaults(void *out)
+{
+    struct pq_proxy_listener l;
+    listener_defaults(&l);
+    memcpy(out, &l.warm, sizeof l.warm);
+}
+
+#define WARM(member) (offsetof(struct pq_proxy_listener, warm.member) - offsetof(struct pq_proxy_listener, warm))
+static const struct pq_field warm_fields[] = {
+    {.name = "connections", .type = PQ_FIELD_INT, .offset = WARM(connections), .high = 10000},
+    {.name = "cpu", .type = PQ_FIELD_INT, .offset = WARM(cpu), .low = 1, .high = 100},
+};
+static const struct pq_schema warm_schema = {
+    "warm", sizeof((struct pq_proxy_listener *)0)->warm, warm_fields, PQ_COUNT(warm_fields), warm_defaults, NULL};
+
+static const struct pq_field ingress_fields[] = {
+    LISTENER_FIELDS("forward", "forward_remote"),
+    {.name = "authorities", .type = PQ_FIELD_STRINGS, .offset = offsetof(struct pq_proxy_listener, authorities)},
+};
+static const struct pq_field egress_fields[] = {
+    LISTENER_FIELDS("connect", "listen_remote"),
+    {.name = "authority", .type = PQ_FIELD_STRING, .offset = offsetof(struct pq_proxy_listener, authority)},
+    {.name = "carry",
+     .type = PQ_FIELD_CHOICE,
+     .offset = offsetof(struct pq_proxy_listener, carry),
+     .choices = carry_names},
+    {.name = "warm", .type = PQ_FIELD_STRUCT, .offset = offsetof(struct pq_proxy_listener, warm), .of = &warm_schema},
+    {.name = "transparent", .type = PQ_FIELD_BOOL, .offset = offsetof(struct pq_proxy_listener, transparent)},
+};
 static const struct pq_schema ingress_schema = {.what = "an ingress",
                                                 .size = sizeof(struct pq_proxy_listener),
                                                 .fields = ingress_fields,
                                                 .count = PQ_COUNT(ingress_fields),
+                                                .defaults = listener_defaults,
                                                 .check = check_ingress};
 static const struct pq_schema egress_schema = {.what = "an egress",
                                                .size = sizeof(struct pq_proxy_listener),
                                                .fields = egress_fields,
                                                .count = PQ_COUNT(egress_fields),
+                                               .defaults = listener_defaults,
                                                .check = check_egress};
 
 /* --- the file ---------------------------------------------------------------------------------------------------- */
@@ -209,12 +309,12 @@ static int check_identity(const struct pq_node *node, const struct pq_proxy_conf
                           const struct pq_proxy_listener *l, struct pq_why *why)
 {
     struct pq_tls_settings s = pq_proxy_listener_tls(c, l);
+    if (!l->tls.certificate != !l->tls.key)
+        return pq_node_why(pq_node_get(node, "tls"), why, "a certificate goes with its key: name both or neither");
     const char *missing = !s.identity.certificate ? "certificate" : !s.identity.key ? "key" : !s.ca ? "ca" : NULL;
     if (missing)
         return pq_node_why(node, why, "\"%s\" has no tls.%s: name the file here or in the general tls", l->name,
                            missing);
-    if (!l->tls.certificate != !l->tls.key)
-        return pq_node_why(pq_node_get(node, "tls"), why, "a certificate goes with its key: name both or neither");
     return 0;
 }
 
@@ -238,19 +338,28 @@ static int check_all(const struct pq_node *root, void *out, struct pq_why *why)
 
 static const struct pq_proxy_config standard = {
     .log = {PQ_LOG_INFO, PQ_LOG_LOGFMT},
+    .workers = 1,
+    .contain = true,
+    .watch = true,
+    .resolve = 30 * PQ_NS_PER_S,
     .tcp_nodelay = true,
     .whole_flights = true,
     .timeouts = {.handshake = 5 * PQ_NS_PER_S,
                  .connect = 5 * PQ_NS_PER_S,
                  .idle = 600 * PQ_NS_PER_S,
-                 .drain = 30 * PQ_NS_PER_S},
-    .limits = {.connections = 8000, .buffer = 64 << 10},
+                 .drain = 30 * PQ_NS_PER_S,
+                 .grace = 10 * PQ_NS_PER_S},
+    .limits =
+        {.connections = 8000, .buffer = 64 << 10, .handshakes = 256, .handshakes_per_source = 50, .strangers = 200},
+    .tunnel = {.connections = 2, .max_age = 3600 * PQ_NS_PER_S},
+    .tls = {.crl_stale = PQ_PROXY_UNSET, .first_flight = PQ_PROXY_UNSET, .resumption = PQ_PROXY_UNSET},
 };
 static void defaults(void *out) { memcpy(out, &standard, sizeof standard); }
 /* A group that is there and leaves a key out has the same. */
 static void log_defaults(void *out) { memcpy(out, &standard.log, sizeof standard.log); }
 static void timeout_defaults(void *out) { memcpy(out, &standard.timeouts, sizeof standard.timeouts); }
 static void limit_defaults(void *out) { memcpy(out, &standard.limits, sizeof standard.limits); }
+static void tunnel_defaults(void *out) { memcpy(out, &standard.tunnel, sizeof standard.tunnel); }
 
 #define AT(member)            offsetof(struct pq_proxy_config, member)
 #define WITHIN(group, member) (AT(group.member) - AT(group))
@@ -270,18 +379,32 @@ static const struct pq_field timeout_fields[] = {
     TIMEOUT(connect, PQ_NS_PER_MS),
     TIMEOUT(idle, 0),
     TIMEOUT(drain, 0),
+    TIMEOUT(grace, 0),
+    TIMEOUT(retire, 0),
 };
+#define LIMIT(limit, least, most)                                                                                      \
+    {.name = #limit, .type = PQ_FIELD_INT, .offset = WITHIN(limits, limit), .low = least, .high = most}
 static const struct pq_field limit_fields[] = {
-    {.name = "connections",
-     .type = PQ_FIELD_INT,
-     .offset = WITHIN(limits, connections),
-     .low = 1,
-     .high = PQ_PROXY_CONNECTIONS_MAX},
+    LIMIT(connections, 1, PQ_PROXY_CONNECTIONS_MAX),
     {.name = "buffer",
      .type = PQ_FIELD_SIZE,
      .offset = WITHIN(limits, buffer),
      .low = PQ_PROXY_BUFFER_MIN,
      .high = PQ_PROXY_BUFFER_MAX},
+    LIMIT(handshakes, 1, 100000),
+    LIMIT(handshakes_per_source, 1, 1000000),
+    LIMIT(strangers, 1, 1000000),
+};
+static const struct pq_field tunnel_fields[] = {
+    {.name = "connections", .type = PQ_FIELD_INT, .offset = WITHIN(tunnel, connections), .low = 1, .high = 64},
+    {.name = "max_age",
+     .type = PQ_FIELD_DURATION,
+     .offset = WITHIN(tunnel, max_age),
+     .low = PQ_NS_PER_S,
+     .high = 30 * 86400 * PQ_NS_PER_S},
+};
+static const struct pq_field pkcs11_fields[] = {
+    {.name = "module", .type = PQ_FIELD_STRING, .offset = 0, .required = true},
 };
 static const struct pq_schema log_schema = {"log", sizeof standard.log, log_fields, PQ_COUNT(log_fields), log_defaults,
                                             NULL};
@@ -289,13 +412,33 @@ static const struct pq_schema timeout_schema = {
     "timeouts", sizeof standard.timeouts, timeout_fields, PQ_COUNT(timeout_fields), timeout_defaults, NULL};
 static const struct pq_schema limit_schema = {
     "limits", sizeof standard.limits, limit_fields, PQ_COUNT(limit_fields), limit_defaults, NULL};
+static const struct pq_schema tunnel_schema = {
+    "tunnel", sizeof standard.tunnel, tunnel_fields, PQ_COUNT(tunnel_fields), tunnel_defaults, NULL};
+static const struct pq_schema pkcs11_schema = {
+    .what = "pkcs11", .size = sizeof(char *), .fields = pkcs11_fields, .count = PQ_COUNT(pkcs11_fields)};
 
 static const struct pq_field fields[] = {
     {.name = "log", .type = PQ_FIELD_STRUCT, .offset = AT(log), .of = &log_schema},
+    {.name = "workers", .type = PQ_FIELD_INT, .offset = AT(workers), .low = 1, .high = PQ_PROXY_WORKERS_MAX},
+    {.name = "user", .type = PQ_FIELD_STRING, .offset = AT(user)},
+    {.name = "contain", .type = PQ_FIELD_BOOL, .offset = AT(contain)},
+    {.name = "watch", .type = PQ_FIELD_BOOL, .offset = AT(watch)},
+    {.name = "admin",
+     .type = PQ_FIELD_CUSTOM,
+     .offset = AT(admin),
+     .custom = pq_proxy_address_read_numeric,
+     .custom_free = pq_proxy_address_free},
+    {.name = "resolve",
+     .type = PQ_FIELD_DURATION,
+     .offset = AT(resolve),
+     .low = PQ_NS_PER_S,
+     .high = 7 * 86400 * PQ_NS_PER_S},
+    {.name = "pkcs11", .type = PQ_FIELD_STRUCT, .offset = AT(pkcs11_module), .of = &pkcs11_schema},
     {.name = "tcp_nodelay", .type = PQ_FIELD_BOOL, .offset = AT(tcp_nodelay)},
     {.name = "whole_flights", .type = PQ_FIELD_BOOL, .offset = AT(whole_flights)},
     {.name = "timeouts", .type = PQ_FIELD_STRUCT, .offset = AT(timeouts), .of = &timeout_schema},
     {.name = "limits", .type = PQ_FIELD_STRUCT, .offset = AT(limits), .of = &limit_schema},
+    {.name = "tunnel", .type = PQ_FIELD_STRUCT, .offset = AT(tunnel), .of = &tunnel_schema},
     {.name = "tls", .type = PQ_FIELD_STRUCT, .offset = AT(tls), .of = &tls_schema},
     {.name = "ingress", .type = PQ_FIELD_STRUCTS, .offset = AT(ingress), .of = &ingress_schema},
     {.name = "egress", .type = PQ_FIELD_STRUCTS, .offset = AT(egress), .of = &egress_schema},
@@ -317,10 +460,21 @@ static int beside(const char *file, char **path)
     return 0;
 }
 
+/* A key in a token has a URI (RFC 7512). */
+static int beside_key(const char *file, char **key)
+{
+    return *key && strncmp(*key, "pkcs11:", 7) == 0 ? 0 : beside(file, key);
+}
+
 static int beside_tls(const char *file, struct pq_proxy_tls *t)
 {
+    struct pq_tls_identity *identities = t->identities.at;
+    for (size_t i = 0; i < t->identities.count; i++) {
+        TRY(beside(file, &identities[i].certificate));
+        TRY(beside_key(file, &identities[i].key));
+    }
     TRY(beside(file, &t->certificate));
-    TRY(beside(file, &t->key));
+    TRY(beside_key(file, &t->key));
     TRY(beside(file, &t->ca));
     return beside(file, &t->crl);
 }
@@ -440,8 +594,9 @@ struct pq_tls_settings pq_proxy_listener_tls(const struct pq_proxy_config *confi
 {
     const struct pq_proxy_tls *general = &config->tls, *own = &l->tls;
     struct pq_tls_settings s = {.verify_peer = true, .split_flights = !config->whole_flights};
-    s.identity.certificate = own->certificate ? own->certificate : general->certificate;
-    s.identity.key = own->key ? own->key : general->key;
+    const struct pq_proxy_tls *whose = own->certificate || own->key || own->identities.count ? own : general;
+    const struct pq_tls_identity *identities = whose->identities.at;
+    s.identity = identities ? identities[0] : (struct pq_tls_identity){whose->certificate, whose->key};
     s.ca = own->ca ? own->ca : general->ca;
     s.crl = own->crl ? own->crl : general->crl;
     if (own->policy.given)

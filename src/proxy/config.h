@@ -25,6 +25,8 @@ enum {
     PQ_PROXY_CONNECTIONS_MAX = 1000000,
     PQ_PROXY_BUFFER_MIN = 4 << 10,
     PQ_PROXY_BUFFER_MAX = 16 << 20,
+    PQ_PROXY_WORKERS_MAX = 64,
+    PQ_PROXY_IDENTITIES_MAX = 4, /* certificates side by side, each of another algorithm */
 };
 
 enum pq_proxy_direction { PQ_PROXY_INGRESS, PQ_PROXY_EGRESS };
@@ -43,10 +45,24 @@ struct pq_proxy_policy {
     struct pq_tls_policy policy;
 };
 
+/* PQ_PROXY_UNSET: the general tls's, or the standard. */
+enum { PQ_PROXY_UNSET = -1 };
+enum pq_proxy_crl_stale { PQ_PROXY_CRL_REFUSE, PQ_PROXY_CRL_WARN };
+enum pq_proxy_first_flight { PQ_PROXY_FIRST_WHOLE, PQ_PROXY_FIRST_CLASSICAL };
 struct pq_proxy_tls {
-    char *certificate, *key, *ca, *crl;
+    char *certificate, *key;      /* short for one identity */
+    struct pq_structs identities; /* of struct pq_tls_identity */
+    char *ca, *crl;
+    int crl_stale;            /* a revocation list past its nextUpdate, or none for an issuer */
+    int first_flight;         /* classical: the first ClientHello fits one segment */
+    int resumption;           /* 0, 1 */
+    int64_t certificates_max; /* bytes of a peer's certificate list; 0: what the policy's largest suite needs */
     struct pq_proxy_policy policy;
 };
+
+/* tunnel: local connections as streams of a few long-lived ones, where the peer agrees; connection: one TLS connection
+ * each. */
+enum pq_proxy_carry { PQ_PROXY_CARRY_TUNNEL, PQ_PROXY_CARRY_CONNECTION };
 
 struct pq_proxy_listener {
     char *name;
@@ -55,6 +71,14 @@ struct pq_proxy_listener {
     struct pq_proxy_address target; /* ingress: forward; egress: connect */
     bool plaintext_remote;          /* ingress: forward_remote; egress: listen_remote */
     struct pq_strings peers;
+    struct pq_strings authorities; /* ingress: what a tunnel's streams may ask for; none: anything, all is forwarded */
+    char *authority;               /* egress: what its streams ask for; NULL: the target's text */
+    int carry;                     /* egress: enum pq_proxy_carry */
+    struct {
+        int64_t connections; /* finished handshakes kept ready */
+        int64_t cpu;         /* percent of one core that making them may take */
+    } warm;                  /* egress, carried alone */
+    bool transparent;        /* egress: the target is where the redirected client wanted to go */
     struct pq_proxy_tls tls;
     const struct pq_proxy_listener *leads_to; /* the listener of this file that target reaches, or NULL; resolved */
 };
@@ -63,15 +87,30 @@ struct pq_proxy_config {
     struct {
         int level, format;
     } log;
+    int64_t workers;
+    char *user;                    /* whom workers become when started as root; NULL: nobody */
+    bool contain;                  /* workers get no new privileges, a seccomp filter and Landlock */
+    bool watch;                    /* a changed file that the configuration names, or itself, is a reload */
+    struct pq_proxy_address admin; /* text NULL: none */
+    int64_t resolve;               /* ns between two looks at a host name's addresses */
+    char *pkcs11_module;
     bool tcp_nodelay;
     bool whole_flights; /* false: handshake flights leave 4 KB at a time, as other relays send them */
     struct {
         int64_t handshake, connect, idle, drain; /* ns; idle 0: never */
+        int64_t grace;                           /* for a connection that a reload no longer allows */
+        int64_t retire;                          /* for connections of before an upgrade; 0: as long as they last */
     } timeouts;
     struct {
-        int64_t connections;
-        int64_t buffer; /* bytes, for each connection and direction */
+        int64_t connections;                      /* of all workers together */
+        int64_t buffer;                           /* bytes, for each connection and direction */
+        int64_t handshakes;                       /* in flight in a worker; strangers get three quarters of it */
+        int64_t handshakes_per_source, strangers; /* a second, in all workers together */
     } limits;
+    struct {
+        int64_t connections; /* to each peer, of each worker */
+        int64_t max_age;     /* ns; then a new one takes its place */
+    } tunnel;
     struct pq_proxy_tls tls;
     struct pq_structs ingress, egress; /* of struct pq_proxy_listener */
 };

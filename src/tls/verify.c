@@ -209,11 +209,10 @@ static void blame_path(struct pq_tls *t, X509_STORE_CTX *store)
 
 static void blame_name(struct pq_tls *t)
 {
-    pq_tls_blame(
-        t, PQ_E_AUTH, PQ_TLS_WRONG_NAME,
-        "the peer's certificate (%s) does not show the name %s%s: expect a name that it shows, or issue one "
-        "with this name among its subject alternative names",
-        t->peer, t->names.at[0], t->names.count > 1 ? " or an alternative to it" : "");
+    pq_tls_blame(t, PQ_E_AUTH, PQ_TLS_WRONG_NAME,
+                 "the peer's certificate (%s) does not show the name %s%s: expect a name that it shows, or issue one "
+                 "with this name among its subject alternative names",
+                 t->peer, t->names.at[0], t->names.count > 1 ? " or an alternative to it" : "");
 }
 
 /* --- callbacks -----------------------------------------------------------------------------------------------------

@@ -42,6 +42,13 @@ for _ in range(100):
 load()
 for target in ("http://127.0.0.1:8000", "http://127.0.0.1:8010"):
     run(pqplane, "load", "--target", target, "--workload", "discovery", "--requests", "5", "--connection", "kept", "--json", "load.json")
+# It also writes to its file some time after a packet came.
+for _ in range(100):
+    seen = subprocess.run(["tshark", "-r", "all.pcapng", "-d", "tcp.port==8010,http2", "-Y", "http2.headers.status && tcp.srcport == 8010", "-T", "fields", "-e", "frame.number"],
+                          capture_output=True, text=True).stdout
+    if seen.strip():
+        break
+    time.sleep(0.1)
 for p in reversed(running):
     p.terminate()
     assert p.wait(20) == 0
