@@ -11,12 +11,16 @@ static int check(const struct pq_sbi_security *how, struct pq_why *why)
 static int open_role(const struct pq_sbi_security *how, struct pq_crypto *crypto, enum pq_tls_role role,
                      struct pq_tls_context **out, struct pq_why *why)
 {
+    char *protocols[] = {(char[]){"h2"}};
+    const struct pq_strings alpn = {protocols, PQ_COUNT(protocols)};
+    const struct pq_tls_identity identity = {(char *)(uintptr_t)how->certificate, (char *)(uintptr_t)how->key};
     const struct pq_tls_settings settings = {
         .policy = {.mode = how->mode, .level = how->level},
-        .identity = {.certificate = (char *)(uintptr_t)how->certificate, .key = (char *)(uintptr_t)how->key},
+        .identities = &identity,
+        .identity_count = 1,
         .ca = (char *)(uintptr_t)how->ca,
         .verify_peer = true,
-        .alpn = "h2",
+        .alpn = &alpn,
     };
     return pq_tls_context_new(crypto, role, &settings, out, why);
 }

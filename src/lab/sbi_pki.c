@@ -68,11 +68,13 @@ static int context(struct pq_sbi *s, const struct pq_sbi_cell *c, enum pq_tls_ro
     snprintf(file, sizeof file, "%s.key", host);
     pq_sbi_pki_path(s, c, file, key);
     pq_sbi_pki_path(s, c, "root.crt", ca);
+    const struct pq_tls_identity identity = {certificate, key};
     struct pq_tls_settings how = {.policy = {.mode = (int)c->deployment->mode,
                                              .level = c->deployment->level,
                                              .require_pq_kex = c->deployment->require_pq,
                                              .require_pq_auth = c->deployment->require_pq},
-                                  .identity = {.certificate = certificate, .key = key},
+                                  .identities = &identity,
+                                  .identity_count = 1,
                                   .ca = ca,
                                   .verify_peer = true};
     return pq_tls_context_new(s->crypto, role, &how, out, why);

@@ -105,16 +105,16 @@ static int check_tls(const struct pq_node *n, void *out, struct pq_why *why)
 {
     const struct pq_proxy_tls *t = out;
     const struct pq_node *list = pq_node_get(n, "identities");
-    if (list && (t->certificate || t->key))
+    if (list && (t->identity.certificate || t->identity.key))
         return pq_node_why(list, why, "identities: certificate and key beside it are one too many: move them into it");
-    if (list && (t->identities.count == 0 || t->identities.count > PQ_PROXY_IDENTITIES_MAX))
-        return pq_node_why(list, why, "identities: name 1 to %d", PQ_PROXY_IDENTITIES_MAX);
+    if (list && (t->identities.count == 0 || t->identities.count > PQ_TLS_IDENTITIES_MAX))
+        return pq_node_why(list, why, "identities: name 1 to %d", PQ_TLS_IDENTITIES_MAX);
     return 0;
 }
 
 static const struct pq_field tls_fields[] = {
-    {.name = "certificate", .type = PQ_FIELD_STRING, .offset = offsetof(struct pq_proxy_tls, certificate)},
-    {.name = "key", .type = PQ_FIELD_STRING, .offset = offsetof(struct pq_proxy_tls, key)},
+    {.name = "certificate", .type = PQ_FIELD_STRING, .offset = offsetof(struct pq_proxy_tls, identity.certificate)},
+    {.name = "key", .type = PQ_FIELD_STRING, .offset = offsetof(struct pq_proxy_tls, identity.key)},
     {.name = "identities",
      .type = PQ_FIELD_STRUCTS,
      .offset = offsetof(struct pq_proxy_tls, identities),
@@ -309,9 +309,9 @@ static int check_identity(const struct pq_node *node, const struct pq_proxy_conf
                           const struct pq_proxy_listener *l, struct pq_why *why)
 {
     struct pq_tls_settings s = pq_proxy_listener_tls(c, l);
-    if (!l->tls.certificate != !l->tls.key)
+    if (!l->tls.identity.certificate != !l->tls.identity.key)
         return pq_node_why(pq_node_get(node, "tls"), why, "a certificate goes with its key: name both or neither");
-    const char *missing = !s.identity.certificate ? "certificate" : !s.identity.key ? "key" : !s.ca ? "ca" : NULL;
+    const char *missing = !s.identities->certificate ? "certificate" : !s.identities->key ? "key" : !s.ca ? "ca" : NULL;
     if (missing)
         return pq_node_why(node, why, "\"%s\" has no tls.%s: name the file here or in the general tls", l->name,
                            missing);
@@ -473,8 +473,8 @@ static int beside_tls(const char *file, struct pq_proxy_tls *t)
         TRY(beside(file, &identities[i].certificate));
         TRY(beside_key(file, &identities[i].key));
     }
-    TRY(beside(file, &t->certificate));
-    TRY(beside_key(file, &t->key));
+    TRY(beside(file, &t->identity.certificate));
+    TRY(beside_key(file, &t->identity.key));
     TRY(beside(file, &t->ca));
     return beside(file, &t->crl);
 }
@@ -594,9 +594,10 @@ struct pq_tls_settings pq_proxy_listener_tls(const struct pq_proxy_config *confi
 {
     const struct pq_proxy_tls *general = &config->tls, *own = &l->tls;
     struct pq_tls_settings s = {.verify_peer = true, .split_flights = !config->whole_flights};
-    const struct pq_proxy_tls *whose = own->certificate || own->key || own->identities.count ? own : general;
-    const struct pq_tls_identity *identities = whose->identities.at;
-    s.identity = identities ? identities[0] : (struct pq_tls_identity){whose->certificate, whose->key};
+    const struct pq_proxy_tls *whose =
+        own->identity.certificate || own->identity.key || own->identities.count ? own : general;
+    s.identities = whose->identities.count ? whose->identities.at : &whose->identity;
+    s.identity_count = whose->identities.count ? whose->identities.count : 1;
     s.ca = own->ca ? own->ca : general->ca;
     s.crl = own->crl ? own->crl : general->crl;
     if (own->policy.given)

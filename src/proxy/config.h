@@ -26,7 +26,6 @@ enum {
     PQ_PROXY_BUFFER_MIN = 4 << 10,
     PQ_PROXY_BUFFER_MAX = 16 << 20,
     PQ_PROXY_WORKERS_MAX = 64,
-    PQ_PROXY_IDENTITIES_MAX = 4, /* certificates side by side, each of another algorithm */
 };
 
 enum pq_proxy_direction { PQ_PROXY_INGRESS, PQ_PROXY_EGRESS };
@@ -50,8 +49,8 @@ enum { PQ_PROXY_UNSET = -1 };
 enum pq_proxy_crl_stale { PQ_PROXY_CRL_REFUSE, PQ_PROXY_CRL_WARN };
 enum pq_proxy_first_flight { PQ_PROXY_FIRST_WHOLE, PQ_PROXY_FIRST_CLASSICAL };
 struct pq_proxy_tls {
-    char *certificate, *key;      /* short for one identity */
-    struct pq_structs identities; /* of struct pq_tls_identity */
+    struct pq_tls_identity identity; /* short for one of identities */
+    struct pq_structs identities;    /* of struct pq_tls_identity */
     char *ca, *crl;
     int crl_stale;            /* a revocation list past its nextUpdate, or none for an issuer */
     int first_flight;         /* classical: the first ClientHello fits one segment */

@@ -71,8 +71,7 @@ int pq_tls_new_over(struct pq_tls_context *context, int fd, struct pq_tls *other
     DEFER(pq_tls_freep) struct pq_tls *t = calloc(1, sizeof *t);
     if (!t)
         return PQ_E_NOMEM;
-    t->context = context;
-    context->references++;
+    t->context = pq_tls_context_ref(context);
     t->info = (struct pq_tls_info){"", "", "", "", t->peer, t->alpn, false, false, false, false, 0, 0};
     pq_transport_init(&t->transport, fd, other ? &other->transport : NULL);
     t->transport.collect = !context->split_flights;

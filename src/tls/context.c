@@ -2,6 +2,7 @@
 
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <strings.h>
 
@@ -11,19 +12,27 @@
 
 enum {
     LIST_MAX = 4096,
+    ALPN_MAX = 4096,
     CERTIFICATE_LIST = 256 << 10, /* bytes: an SLH-DSA-256f certificate alone has 50 KB */
     CERTIFICATE_LIST_MAX = 16 << 20,
     SECURITY_LEVEL = 2 /* of OpenSSL: 112 bits or more; the suite's lists are what sets the level */
 };
 
+struct pq_tls_context *pq_tls_context_ref(struct pq_tls_context *c)
+{
+    atomic_fetch_add_explicit(&c->references, 1, memory_order_relaxed);
+    return c;
+}
+
 void pq_tls_context_free(struct pq_tls_context *c)
 {
-    if (!c || --c->references)
+    if (!c || atomic_fetch_sub_explicit(&c->references, 1, memory_order_acq_rel) != 1)
         return;
     SSL_CTX_free(c->ssl);
     BIO_meth_free(c->method);
     free(c->groups);
     free(c->sigalgs);
+    pq_buf_free(&c->alpn);
     free(c);
 }
 
@@ -190,6 +199,9 @@ static int set_identity(struct pq_tls_context *c, const struct pq_tls_identity *
 {
     DEFER(pq_x509_stack_freep) STACK_OF(X509) *chain = NULL;
     DEFER(EVP_PKEY_freep) EVP_PKEY *key = NULL;
+    if (!id->certificate)
+        return pq_why(why, PQ_E_CONFIG, "the key %s needs its certificate: name the certificate's file",
+                      id->key ? id->key : "(none)");
     if (!id->key)
         return pq_why(why, PQ_E_CONFIG, "the certificate %s needs its key: name the key's file", id->certificate);
     TRY(pq_tls_load_chain_file(c->lib, id->certificate, &chain, why));
@@ -248,25 +260,39 @@ static int select_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_l
     (void)ssl;
     const struct pq_tls_context *c = context;
     unsigned char *chosen;
-    if (SSL_select_next_proto(&chosen, out_len, c->alpn, (unsigned)c->alpn_len, in, in_len) != OPENSSL_NPN_NEGOTIATED)
-        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    if (SSL_select_next_proto(&chosen, out_len, c->alpn.at, (unsigned)c->alpn.len, in, in_len) !=
+        OPENSSL_NPN_NEGOTIATED)
+        return c->alpn_optional ? SSL_TLSEXT_ERR_NOACK : SSL_TLSEXT_ERR_ALERT_FATAL;
     *out = chosen;
     return SSL_TLSEXT_ERR_OK;
 }
 
-static int set_alpn(struct pq_tls_context *c, const char *name, struct pq_why *why)
+/* RFC 7301, section 3.1. */
+static int write_alpn(struct pq_buf *out, const struct pq_strings *names, struct pq_why *why)
 {
-    size_t len = name ? strlen(name) : 0;
-    if (!name)
+    out->cap = ALPN_MAX;
+    for (size_t i = 0; i < names->count; i++) {
+        size_t len = strlen(names->at[i]);
+        if (len == 0 || len > 255)
+            return pq_why(why, PQ_E_CONFIG, "an ALPN protocol's name has 1 to 255 bytes");
+        int e = pq_buf_append(out, &(uint8_t){(uint8_t)len}, 1);
+        if (e == 0)
+            e = pq_buf_append(out, names->at[i], len);
+        if (e < 0)
+            return pq_why(why, e == PQ_E_NOMEM ? e : PQ_E_CONFIG, "the ALPN protocols' names: %s", pq_error_text(e));
+    }
+    return 0;
+}
+
+static int set_alpn(struct pq_tls_context *c, const struct pq_tls_settings *how, struct pq_why *why)
+{
+    if (!how->alpn || how->alpn->count == 0)
         return 0;
-    if (len == 0 || len > 255)
-        return pq_why(why, PQ_E_CONFIG, "an ALPN protocol's name has 1 to 255 bytes");
-    c->alpn[0] = (unsigned char)len;
-    memcpy(c->alpn + 1, name, len);
-    c->alpn_len = len + 1;
+    TRY(write_alpn(&c->alpn, how->alpn, why));
+    c->alpn_optional = how->alpn_optional;
     if (c->role == PQ_TLS_SERVER)
         SSL_CTX_set_alpn_select_cb(c->ssl, select_alpn, c);
-    else if (SSL_CTX_set_alpn_protos(c->ssl, c->alpn, (unsigned)c->alpn_len))
+    else if (SSL_CTX_set_alpn_protos(c->ssl, c->alpn.at, (unsigned)c->alpn.len))
         return pq_why(why, PQ_E_NOMEM, "out of memory");
     return 0;
 }
@@ -317,11 +343,11 @@ static int check_settings(enum pq_tls_role role, const struct pq_tls_settings *h
     const struct pq_tls_policy *p = &how->policy;
     if (p->mode == PQ_MODE_PLAIN || p->mode > PQ_MODE_PURE || !pq_suite_find((enum pq_mode)p->mode, (int)p->level))
         return pq_why(why, PQ_E_CONFIG, "a TLS policy needs a mode (classical, hybrid, pure) and a level (1, 3, 5)");
-    if (role == PQ_TLS_SERVER && !how->identity.certificate)
+    if (role == PQ_TLS_SERVER && how->identity_count == 0)
         return pq_why(why, PQ_E_CONFIG, "a TLS server needs a certificate and its key");
-    if (!how->identity.certificate && how->identity.key)
-        return pq_why(why, PQ_E_CONFIG, "the key %s needs its certificate: name the certificate's file",
-                      how->identity.key);
+    if (how->identity_count > PQ_TLS_IDENTITIES_MAX)
+        return pq_why(why, PQ_E_CONFIG, "%zu identities are more than the %d that stand side by side",
+                      how->identity_count, PQ_TLS_IDENTITIES_MAX);
     if (p->require_pq_auth && !how->verify_peer)
         return pq_why(why, PQ_E_CONFIG, "the policy requires pq-auth, so the peer's certificate must be verified");
     return 0;
@@ -350,9 +376,9 @@ int pq_tls_context_new(struct pq_crypto *crypto, enum pq_tls_role role, const st
     TRY(set_protocol(c, how, why));
     TRY(set_algorithms(c, &how->policy, pq_suite_find((enum pq_mode)how->policy.mode, (int)how->policy.level), why));
     TRY(set_trust(c, how, why));
-    if (how->identity.certificate)
-        TRY(set_identity(c, &how->identity, why));
-    TRY(set_alpn(c, how->alpn, why));
+    for (size_t i = 0; i < how->identity_count; i++)
+        TRY(set_identity(c, &how->identities[i], why));
+    TRY(set_alpn(c, how, why));
     *out = TAKE(c);
     return 0;
 }

@@ -19,10 +19,10 @@ struct pq_tls_context {
     OSSL_LIB_CTX *lib; /* not owned */
     enum pq_tls_role role;
     bool verify_peer, require_pq_kex, require_pq_auth, split_flights;
-    char *groups, *sigalgs;  /* as configured, for messages and for experimental algorithms that count where named */
-    unsigned char alpn[256]; /* length, then the name: as ALPN sends it */
-    size_t alpn_len;
-    unsigned references;
+    char *groups, *sigalgs; /* as configured, for messages and for experimental algorithms that count where named */
+    struct pq_buf alpn;     /* each a length and a name: as ALPN sends it */
+    bool alpn_optional;
+    _Atomic unsigned references;
 };
 
 enum { PQ_TLS_NAMES_MAX = 64 }; /* alternatives of one peer */

@@ -1,8 +1,9 @@
 /* tls.h - TLS 1.3 by policy: policy to SSL_CTX, the handshake as a resumable step, and what was negotiated.
  *
  * Spec:   RFC 8446; names checked as RFC 9525 says; groups and signature schemes by crypto/suite.h.
- * Owns:   a context may be shared by connections of one thread and outlives them (reference counted). A connection owns
- *         its SSL, not the descriptor. Keys are wiped when the context is freed.
+ * Owns:   a context is not changed once it is made, and outlives its connections (reference counted, atomically): the
+ *         connections of several threads may share it. A connection belongs to one thread at a time and may be handed
+ *         on between two calls. It owns its SSL, not the descriptor. Keys are wiped when the context is freed.
  * Errors: PQ_E_WANT_READ and PQ_E_WANT_WRITE: call again when the descriptor is ready. PQ_E_CLOSED: close_notify came.
  *         PQ_E_RESET: the transport ended without one. PQ_E_AUTH, PQ_E_POLICY, PQ_E_PROTOCOL: see pq_tls_reason().
  *         PQ_E_CONFIG, PQ_E_NOENT: files and settings, why says which.
@@ -34,17 +35,22 @@ struct pq_tls_policy {
  */
 extern const struct pq_schema pq_tls_policy_schema;
 
+enum { PQ_TLS_IDENTITIES_MAX = 4 };
 struct pq_tls_identity {
     char *certificate; /* PEM: leaf, then intermediates */
     char *key;         /* PEM, any PKCS#8 form */
 };
 struct pq_tls_settings {
     struct pq_tls_policy policy;
-    struct pq_tls_identity identity; /* a server needs one; a client without one is not authenticated */
-    char *ca;                        /* PEM: trust anchors; NULL: none, so every peer with verify_peer is refused */
-    char *crl;                       /* PEM, may hold several; NULL: revocation is not checked */
-    bool verify_peer;   /* a server then demands a certificate; a client without it accepts any (never by default) */
-    const char *alpn;   /* one protocol, "h2", or NULL */
+    /* At most PQ_TLS_IDENTITIES_MAX, of different kinds of keys. A server needs one; a client without is not
+     * authenticated. */
+    const struct pq_tls_identity *identities;
+    size_t identity_count;
+    char *ca;         /* PEM: trust anchors; NULL: none, so every peer with verify_peer is refused */
+    char *crl;        /* PEM, may hold several; NULL: revocation is not checked */
+    bool verify_peer; /* a server then demands a certificate; a client without it accepts any (never by default) */
+    const struct pq_strings *alpn; /* protocols, "h2", most wanted first; NULL: none */
+    bool alpn_optional;            /* server: a client that offers none of them is served without ALPN */
     bool split_flights; /* handshake flights leave as libssl writes them, 4 KB at a time; only to reproduce studies */
     int64_t max_certificate_list; /* bytes; 0: 256 KiB */
 };
@@ -52,7 +58,8 @@ struct pq_tls_settings {
 struct pq_tls_context;
 PQ_MUST_CHECK int pq_tls_context_new(struct pq_crypto *c, enum pq_tls_role role, const struct pq_tls_settings *how,
                                      struct pq_tls_context **out, struct pq_why *why);
-void pq_tls_context_free(struct pq_tls_context *t); /* drops one reference */
+struct pq_tls_context *pq_tls_context_ref(struct pq_tls_context *t); /* one reference more; the same context */
+void pq_tls_context_free(struct pq_tls_context *t);                  /* drops one reference */
 PQ_DEFINE_FREEP(struct pq_tls_context, pq_tls_context_free)
 
 /* Why a handshake or connection failed: the label of log lines and counters. */

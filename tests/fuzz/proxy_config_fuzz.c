@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     for (size_t i = 0; i < pq_proxy_listener_count(&c); i++) {
         const struct pq_proxy_listener *l = pq_proxy_listener_at(&c, i);
         struct pq_tls_settings s = pq_proxy_listener_tls(&c, l);
-        if (!l->name || !l->listen.known || !s.identity.certificate || !s.identity.key || !s.ca || !s.verify_peer)
+        if (!l->name || !l->listen.known || !s.identities->certificate || !s.identities->key || !s.ca || !s.verify_peer)
             abort();
         if (l->direction == PQ_PROXY_EGRESS && l->peers.count == 0)
             abort();

@@ -81,8 +81,8 @@ static void all_keys_are_read(void **state)
     assert_string_equal(nrf->peers.at[0], "nrf.example");
 
     struct pq_tls_settings s = pq_proxy_listener_tls(&c, sbi);
-    assert_string_equal(s.identity.certificate, "etc/a.crt");
-    assert_string_equal(s.identity.key, "/k/a.key");
+    assert_string_equal(s.identities->certificate, "etc/a.crt");
+    assert_string_equal(s.identities->key, "/k/a.key");
     assert_string_equal(s.ca, "etc/other.crt");
     assert_string_equal(s.crl, "etc/crl.pem");
     assert_true(s.verify_peer);

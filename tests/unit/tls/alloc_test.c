@@ -39,7 +39,7 @@ static struct pq_tls_settings settings(void)
 {
     struct pq_tls_settings s = pair_settings(PQ_MODE_HYBRID, 1, leaf, root);
     s.crl = (char *)(uintptr_t)crl;
-    s.alpn = "h2";
+    s.alpn = &pair_h2;
     s.policy.require_pq_kex = s.policy.require_pq_auth = true;
     s.policy.groups = (char *)(uintptr_t)"X25519MLKEM768:x25519";
     return s;

@@ -81,6 +81,7 @@ static void write_files(struct certs *w, struct cert *c, const struct cert_how *
 {
     snprintf(c->chain, sizeof c->chain, "%s", path_of(w, how->name, ".crt"));
     snprintf(c->key_file, sizeof c->key_file, "%s", path_of(w, how->name, ".key"));
+    c->identity = (struct pq_tls_identity){c->chain, c->key_file};
     BIO *b = BIO_new_file(c->chain, "w");
     for (const struct cert *i = c; i && (i->issuer || i == c || how->whole_chain); i = i->issuer)
         assert_true(PEM_write_bio_X509(b, i->x));

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "crypto/crypto.h"
+#include "tls/tls.h"
 
 enum { CERTS_MAX = 64, CERTS_PATH = 256 };
 
@@ -21,6 +22,7 @@ struct cert {
     X509 *x;
     const struct cert *issuer; /* NULL: self-signed */
     char chain[CERTS_PATH], key_file[CERTS_PATH];
+    struct pq_tls_identity identity; /* the same two */
 };
 struct certs {
     struct pq_crypto *crypto;

@@ -86,13 +86,16 @@ static void setting_mistakes(void **state)
     s.policy.level = 2;
     refuse(PQ_TLS_CLIENT, &s, PQ_E_CONFIG, "a level (1, 3, 5)");
     s = good();
-    s.identity = (struct pq_tls_identity){0};
+    s.identity_count = 0;
     refuse(PQ_TLS_SERVER, &s, PQ_E_CONFIG, "a TLS server needs a certificate");
     s = good();
-    s.identity.key = NULL;
+    s.identity_count = PQ_TLS_IDENTITIES_MAX + 1;
+    refuse(PQ_TLS_SERVER, &s, PQ_E_CONFIG, "more than the 4 that stand side by side");
+    s = good();
+    s.identities = &(struct pq_tls_identity){s.identities->certificate, NULL};
     refuse(PQ_TLS_SERVER, &s, PQ_E_CONFIG, "needs its key");
     s = good();
-    s.identity.certificate = NULL;
+    s.identities = &(struct pq_tls_identity){NULL, s.identities->key};
     refuse(PQ_TLS_CLIENT, &s, PQ_E_CONFIG, "needs its certificate");
     s = good();
     s.verify_peer = false;
@@ -102,7 +105,9 @@ static void setting_mistakes(void **state)
     s.max_certificate_list = -1;
     refuse(PQ_TLS_SERVER, &s, PQ_E_CONFIG, "cap of a certificate list");
     s = good();
-    s.alpn = "";
+    char *protocols[] = {text("h2"), text("")};
+    struct pq_strings alpn = {protocols, 2};
+    s.alpn = &alpn;
     refuse(PQ_TLS_SERVER, &s, PQ_E_CONFIG, "ALPN");
     const struct cert *classical =
         certs_make(&world, (struct cert_how){.algorithm = "p384", .name = "classical", .issuer = root});
@@ -171,8 +176,9 @@ static void file_mistakes(void **state)
     };
     for (size_t i = 0; i < PQ_COUNT(rows); i++) {
         struct pq_tls_settings s = good();
-        s.identity.certificate = rows[i].certificate ? text(rows[i].certificate) : s.identity.certificate;
-        s.identity.key = rows[i].key ? text(rows[i].key) : s.identity.key;
+        struct pq_tls_identity id = {text(rows[i].certificate ? rows[i].certificate : leaf->chain),
+                                     text(rows[i].key ? rows[i].key : leaf->key_file)};
+        s.identities = &id;
         s.ca = rows[i].ca ? text(rows[i].ca) : s.ca;
         s.crl = text(rows[i].crl);
         refuse(PQ_TLS_SERVER, &s, rows[i].code, rows[i].says);
@@ -266,7 +272,8 @@ static void key_texts_stay_out_of_messages(void **state)
     memcpy(piece, middle, 16);
     middle[30] = '!'; /* spoils it */
     struct pq_tls_settings s = good();
-    s.identity.key = text(certs_file(&world, "spoilt.key", all, 0600));
+    struct pq_tls_identity id = {s.identities->certificate, text(certs_file(&world, "spoilt.key", all, 0600))};
+    s.identities = &id;
     struct pq_why why = {{0}};
     struct pq_tls_context *t = NULL;
     assert_int_equal(pq_tls_context_new(world.crypto, PQ_TLS_SERVER, &s, &t, &why), PQ_E_CONFIG);

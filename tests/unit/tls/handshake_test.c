@@ -106,7 +106,7 @@ static void every_suite(void **state)
                         .algorithm = suites[i].leaf, .name = "amf", .issuer = root, .san = "DNS:amf.5gc.example"});
         struct pq_tls_settings client = pair_settings(suites[i].mode, suites[i].level, peer, root);
         struct pq_tls_settings server = pair_settings(suites[i].mode, suites[i].level, leaf, root);
-        client.alpn = server.alpn = "h2";
+        client.alpn = server.alpn = &pair_h2;
         client.policy.require_pq_kex = client.policy.require_pq_auth = suites[i].pq;
         server.policy.require_pq_kex = server.policy.require_pq_auth = suites[i].pq;
         struct pair p;
@@ -532,6 +532,39 @@ static void data_before_the_handshake_is_wrong_usage(void **state)
     pair_free(&p);
 }
 
+static void application_protocols(void **state)
+{
+    static const struct {
+        const struct pq_strings *client, *server;
+        bool optional;
+        const char *agreed; /* NULL: refused */
+    } rows[] = {
+        {&pair_h2, &pair_h2, false, "h2"},     {&pair_both, &pair_http1, false, "http/1.1"},
+        {&pair_both, &pair_both, false, "h2"}, {&pair_http1, &pair_both, false, "http/1.1"},
+        {&pair_http1, &pair_h2, false, NULL},  {&pair_http1, &pair_h2, true, ""},
+        {NULL, &pair_h2, false, ""},           {NULL, &pair_h2, true, ""},
+        {&pair_h2, NULL, false, ""},
+    };
+    (void)state;
+    struct authority a = authority("p384", "p384", "DNS:leaf.example");
+    for (size_t i = 0; i < PQ_COUNT(rows); i++) {
+        struct pq_tls_settings client = pair_settings(PQ_MODE_CLASSICAL, 3, NULL, a.root),
+                               server = pair_settings(PQ_MODE_CLASSICAL, 3, a.leaf, NULL);
+        client.alpn = rows[i].client;
+        server.alpn = rows[i].server;
+        server.alpn_optional = rows[i].optional;
+        struct pair p;
+        pair_new(&p, world.crypto, &client, &server, "leaf.example", PAIR_PLAIN);
+        pair_drive(&p);
+        assert_int_equal(p.client_result == 0, rows[i].agreed != NULL);
+        if (rows[i].agreed) {
+            assert_string_equal(pq_tls_info(p.client)->alpn, rows[i].agreed);
+            assert_string_equal(pq_tls_info(p.server)->alpn, rows[i].agreed);
+        }
+        pair_free(&p);
+    }
+}
+
 static void memory_handshake(void **state)
 {
     (void)state;
@@ -588,6 +621,7 @@ int main(void)
         TEST(damaged_record_is_the_peers_failure),
         TEST(pending_tells_of_decrypted_bytes),
         TEST(data_before_the_handshake_is_wrong_usage),
+        TEST(application_protocols),
         TEST(memory_handshake),
         cmocka_unit_test(every_reason_has_a_label),
     };

@@ -7,11 +7,15 @@
 
 #include <cmocka.h>
 
+static char *protocols[] = {(char[]){"h2"}, (char[]){"http/1.1"}};
+const struct pq_strings pair_h2 = {protocols, 1}, pair_http1 = {protocols + 1, 1}, pair_both = {protocols, 2};
+
 struct pq_tls_settings pair_settings(enum pq_mode mode, int level, const struct cert *own, const struct cert *root)
 {
     return (struct pq_tls_settings){
         .policy = {.mode = (int)mode, .level = level},
-        .identity = {own ? (char *)(uintptr_t)own->chain : NULL, own ? (char *)(uintptr_t)own->key_file : NULL},
+        .identities = own ? &own->identity : NULL,
+        .identity_count = own != NULL,
         .ca = root ? (char *)(uintptr_t)root->chain : NULL,
         .verify_peer = root,
     };
@@ -44,6 +48,24 @@ void pair_new(struct pair *p, struct pq_crypto *c, const struct pq_tls_settings 
     struct pq_strings names = {at, 1};
     assert_int_equal(pq_tls_new(p->client_context, p->client_fd, name ? &names : NULL, &p->client), 0);
     assert_int_equal(pq_tls_new(p->server_context, p->server_fd, NULL, &p->server), 0);
+}
+
+bool pair_try(struct pair *p, struct pq_tls_context *client, struct pq_tls_context *server, const char *name)
+{
+    int fds[2];
+    char *at[] = {(char *)(uintptr_t)name};
+    struct pq_strings names = {at, 1};
+    *p = (struct pair){.client_fd = -1,
+                       .server_fd = -1,
+                       .relay = {-1, -1},
+                       .client_context = pq_tls_context_ref(client),
+                       .server_context = pq_tls_context_ref(server)};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) < 0)
+        return false;
+    p->client_fd = fds[0];
+    p->server_fd = fds[1];
+    return pq_tls_new(client, fds[0], name ? &names : NULL, &p->client) == 0 &&
+           pq_tls_new(server, fds[1], NULL, &p->server) == 0;
 }
 
 void pair_free(struct pair *p)

@@ -13,6 +13,9 @@
 /* own NULL: no certificate; root NULL: the peer is not verified. */
 struct pq_tls_settings pair_settings(enum pq_mode mode, int level, const struct cert *own, const struct cert *root);
 
+/* ALPN. */
+extern const struct pq_strings pair_h2, pair_http1, pair_both; /* both: h2 first */
+
 enum { PAIR_PLAIN, PAIR_ONE_BYTE };
 
 struct pair {
@@ -27,6 +30,9 @@ struct pair {
 /* name: what the client asks the server to show, or NULL. */
 void pair_new(struct pair *p, struct pq_crypto *c, const struct pq_tls_settings *client,
               const struct pq_tls_settings *server, const char *name, int how);
+/* Over contexts that there are already, each of which gets a reference. False: something failed; no assertion, so for
+ * any thread. */
+bool pair_try(struct pair *p, struct pq_tls_context *client, struct pq_tls_context *server, const char *name);
 void pair_free(struct pair *p);
 void pair_drive(struct pair *p);
 /* Both sides must finish. */

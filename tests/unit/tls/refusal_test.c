@@ -321,8 +321,8 @@ static void other_application_protocol(void **state)
     const struct cert *root = root_of("p384"), *leaf = leaf_of(root, "p384");
     struct pq_tls_settings s = pair_settings(PQ_MODE_CLASSICAL, 3, leaf, NULL),
                            c = pair_settings(PQ_MODE_CLASSICAL, 3, NULL, root);
-    s.alpn = "h2";
-    c.alpn = "http/1.1";
+    s.alpn = &pair_h2;
+    c.alpn = &pair_http1;
     run(&c, &s, "leaf.example", (struct expected){PQ_E_PROTOCOL, PQ_TLS_PEER_ALERT, "application protocol"},
         (struct expected){PQ_E_PROTOCOL, PQ_TLS_PROTOCOL, "application protocol"});
 }
