@@ -16,16 +16,8 @@ static int fail(struct pq_why *why, const char *verb, const char *path)
     return pq_why(why, pq_error_from_errno(err), "can't %s %s: %s", verb, path, strerror(err));
 }
 
-int pq_file_read(const char *path, struct pq_buf *out, struct pq_why *why)
+static int append_all(int fd, const char *path, struct pq_buf *out, struct pq_why *why)
 {
-    /* O_NONBLOCK: opening a FIFO would wait for a writer */
-    DEFER(pq_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return fail(why, "read", path);
-    if (!S_ISREG(st.st_mode))
-        return pq_why(why, PQ_E_IO, "can't read %s: it is no regular file", path);
-    size_t before = out->len;
     for (;;) {
         char chunk[16384];
         ssize_t n = read(fd, chunk, sizeof chunk);
@@ -37,13 +29,38 @@ int pq_file_read(const char *path, struct pq_buf *out, struct pq_why *why)
             pq_why(why, e, "%s is larger than %zu bytes", path, out->cap);
         else if (e == PQ_E_NOMEM)
             pq_why(why, e, "out of memory while reading %s", path);
-        if (e < 0) {
-            out->len = before;
+        if (e < 0 || n == 0)
             return e;
-        }
-        if (n == 0)
-            return 0;
     }
+}
+
+static int read_regular(const char *path, bool secret, struct pq_buf *out, struct pq_why *why)
+{
+    /* O_NONBLOCK: opening a FIFO would wait for a writer */
+    DEFER(pq_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return fail(why, "read", path);
+    if (!S_ISREG(st.st_mode))
+        return pq_why(why, PQ_E_IO, "can't read %s: it is no regular file", path);
+    if (secret && (st.st_mode & (S_IRWXG | S_IRWXO)))
+        return pq_why(why, PQ_E_CONFIG, "the key file %s has mode %04o, so others may read it: chmod 600 it", path,
+                      (unsigned)(st.st_mode & 07777));
+    size_t before = out->len;
+    int e = append_all(fd, path, out, why);
+    if (e < 0)
+        out->len = before;
+    return e;
+}
+
+int pq_file_read(const char *path, struct pq_buf *out, struct pq_why *why)
+{
+    return read_regular(path, false, out, why);
+}
+
+int pq_file_read_secret(const char *path, struct pq_buf *out, struct pq_why *why)
+{
+    return read_regular(path, true, out, why);
 }
 
 int pq_file_hold_standard(struct pq_why *why)

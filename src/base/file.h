@@ -14,6 +14,8 @@
 
 /* Regular files only: a FIFO or a device could keep a reader waiting. */
 PQ_MUST_CHECK int pq_file_read(const char *path, struct pq_buf *out, struct pq_why *why);
+/* The same for a key; PQ_E_CONFIG where the file's mode lets others read it. */
+PQ_MUST_CHECK int pq_file_read_secret(const char *path, struct pq_buf *out, struct pq_why *why);
 
 enum pq_file_how {
     PQ_FILE_NEW,    /* PQ_E_EXISTS if there is one */
