@@ -23,9 +23,11 @@ struct pq_connection {
     ev_io io[2];
     unsigned watched[2];
     ev_timer timer;
-    ev_tstamp active;  /* when something last moved */
-    uint64_t progress; /* the relay's then */
-    bool lingers;      /* and the timer is set for that */
+    ev_tstamp active;    /* when something last moved */
+    uint64_t progress;   /* the relay's then */
+    bool judged;         /* the handshake is counted: a client's once the server's first byte shows that it accepted */
+    uint64_t counted[2]; /* bytes up and down that the counters have */
+    bool lingers;        /* and the timer is set for that */
     struct pq_address address[2];
     int64_t started, phase_started, took[ENDED]; /* ns */
 };
@@ -89,6 +91,22 @@ static void close_all(struct pq_connection *c, enum pq_proxy_end why, enum phase
     }
 }
 
+static void count_bytes(struct pq_connection *c)
+{
+    uint64_t up = c->relay.flow[PQ_RELAY_LOCAL].bytes, down = c->relay.flow[PQ_RELAY_PEER].bytes;
+    pq_metrics_bytes(c->set->counters, direction(c), up - c->counted[0], down - c->counted[1]);
+    c->counted[0] = up;
+    c->counted[1] = down;
+}
+
+/* Once. */
+static void count_handshake(struct pq_connection *c, enum pq_tls_reason reason)
+{
+    if (!c->judged)
+        pq_metrics_handshake(c->set->counters, direction(c), pq_tls_info(c->tls), reason, c->took[HANDSHAKE]);
+    c->judged = true;
+}
+
 static void end(struct pq_connection *c, enum pq_proxy_end why, enum pq_tls_reason tls_reason, const char *detail)
 {
     struct pq_connections *s = c->set;
@@ -102,11 +120,12 @@ static void end(struct pq_connection *c, enum pq_proxy_end why, enum pq_tls_reas
     unwatch(c);
     log_end(c, handshake ? "handshake failed" : "connection closed", pq_proxy_end_level(why),
             why == PQ_PROXY_TLS ? pq_tls_reason_label(tls_reason) : pq_proxy_end_label(why), detail);
-    s->counters.ends[why]++;
-    if (why == PQ_PROXY_TLS)
-        s->counters.tls[tls_reason]++;
-    s->counters.bytes_up += c->relay.flow[PQ_RELAY_LOCAL].bytes;
-    s->counters.bytes_down += c->relay.flow[PQ_RELAY_PEER].bytes;
+    count_bytes(c);
+    if (handshake)
+        count_handshake(c, tls_reason);
+    else if (phase == RELAY)
+        count_handshake(c, PQ_TLS_NONE);
+    pq_metrics_ended(s->counters, direction(c), why, tls_reason, pq_clock_ns() - c->started);
     pq_relay_free(&c->relay);
     close_all(c, why, phase);
     *c->link = c->next;
@@ -272,8 +291,12 @@ static bool relay_pumped(struct pq_connection *c, enum pq_relay_side side, unsig
         relay_ended(c, e);
         return false;
     }
-    if (c->progress != c->relay.progress)
+    if (c->progress != c->relay.progress) {
         c->active = ev_now(c->set->loop);
+        count_bytes(c);
+        if (!c->judged && c->relay.flow[PQ_RELAY_PEER].bytes)
+            count_handshake(c, PQ_TLS_NONE);
+    }
     c->progress = c->relay.progress;
     return true;
 }
@@ -298,7 +321,7 @@ static void relay_ready(struct pq_connection *c, enum pq_relay_side side, unsign
 
 static void relay_enter(struct pq_connection *c)
 {
-    c->set->counters.established++;
+    pq_metrics_established(c->set->counters, direction(c));
     pq_relay_init(&c->relay, c->fd[PQ_RELAY_LOCAL], c->fd[PQ_RELAY_PEER], c->tls, &c->set->pool);
     relay_ready(c, PQ_RELAY_PEER, 0);
 }
@@ -362,6 +385,10 @@ static void enter(struct pq_connection *c, enum phase phase)
 static void enter_next(struct pq_connection *c)
 {
     c->took[c->phase] = pq_clock_ns() - c->phase_started;
+    if (c->phase == CONNECT)
+        pq_metrics_connected(c->set->counters, direction(c), c->took[CONNECT]);
+    else if (c->phase == HANDSHAKE && direction(c) == PQ_PROXY_INGRESS)
+        count_handshake(c, PQ_TLS_NONE);
     enter(c, next_phase[direction(c)][c->phase]);
 }
 
@@ -382,9 +409,11 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 }
 
 /* --- the set ----------------------------------------------------------------------------------------------------- */
-void pq_connections_init(struct pq_connections *s, struct ev_loop *loop, const struct pq_proxy_config *config)
+void pq_connections_init(struct pq_connections *s, struct ev_loop *loop, const struct pq_proxy_config *config,
+                         struct pq_proxy_counters *counters)
 {
-    *s = (struct pq_connections){.loop = loop, .config = config, .pool = {.size = (size_t)config->limits.buffer}};
+    *s = (struct pq_connections){
+        .loop = loop, .config = config, .counters = counters, .pool = {.size = (size_t)config->limits.buffer}};
 }
 
 void pq_connections_end(struct pq_connections *s, enum pq_proxy_end why)
@@ -400,7 +429,7 @@ static void refuse(struct pq_connections *s, const struct pq_route *route, int f
 {
     char text[PQ_ADDRESS_TEXT];
     pq_address_text(from, text);
-    s->counters.ends[why]++;
+    pq_metrics_refused(s->counters, route->how->direction, why);
     pq_log(pq_proxy_end_level(why), "connection refused", "route", pq_s(route->how->name), "direction",
            pq_s(pq_proxy_direction_names[route->how->direction]), "from", pq_s(text), "open", pq_i(s->count), "reason",
            pq_s(pq_proxy_end_label(why)), NULL);
@@ -421,7 +450,7 @@ static void link_to_set(struct pq_connection *c)
 
 void pq_connection_accept(struct pq_connections *s, const struct pq_route *route, int fd, const struct pq_address *from)
 {
-    s->counters.accepted++;
+    pq_metrics_accepted(s->counters, route->how->direction);
     if (s->count >= s->config->limits.connections) {
         refuse(s, route, fd, from, PQ_PROXY_LIMIT);
         return;

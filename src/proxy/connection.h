@@ -14,7 +14,7 @@
 #include <stdbool.h>
 
 #include "proxy/config.h"
-#include "proxy/counters.h"
+#include "proxy/metrics.h"
 #include "proxy/ring.h"
 
 struct ev_loop;
@@ -31,7 +31,7 @@ struct pq_connections {
     struct ev_loop *loop;
     const struct pq_proxy_config *config;
     struct pq_ring_pool pool;
-    struct pq_proxy_counters counters;
+    struct pq_proxy_counters *counters; /* this worker's */
     struct pq_connection *first;
     int64_t count;
     void (*closed)(void *context); /* called after each connection's end; may be NULL */
@@ -39,7 +39,8 @@ struct pq_connections {
     bool starved; /* there was no descriptor for a connection to its target; the owner clears it */
 };
 
-void pq_connections_init(struct pq_connections *s, struct ev_loop *loop, const struct pq_proxy_config *config);
+void pq_connections_init(struct pq_connections *s, struct ev_loop *loop, const struct pq_proxy_config *config,
+                         struct pq_proxy_counters *counters);
 /* Ends all that are left, with that reason. */
 void pq_connections_end(struct pq_connections *s, enum pq_proxy_end why);
 void pq_connections_free(struct pq_connections *s);

@@ -32,6 +32,7 @@ struct pq_proxy {
     struct ev_loop *loop;
     const struct pq_proxy_config *config;
     struct pq_connections connections;
+    struct pq_proxy_counters counters;
     int64_t descriptors; /* how many connections there are descriptors for */
     ev_timer pause, drain;
     ev_tstamp pause_logged;
@@ -59,7 +60,7 @@ static void pause_accepting(struct pq_proxy *p)
     if (p->paused || p->draining)
         return;
     p->paused = true;
-    p->connections.counters.pauses++;
+    pq_metrics_paused(&p->counters);
     watch_listeners(p, false);
     ev_timer_set(&p->pause, PAUSE, 0.);
     ev_timer_start(p->loop, &p->pause);
@@ -269,7 +270,7 @@ int pq_proxy_new(struct pq_crypto *crypto, const struct pq_proxy_config *config,
     if (!p->loop)
         return pq_why(why, PQ_E_UNSUPPORTED, "no event loop to be had: epoll is missing or descriptors ran out");
     prepare_watchers(p);
-    pq_connections_init(&p->connections, p->loop, config);
+    pq_connections_init(&p->connections, p->loop, config, &p->counters);
     p->connections.closed = on_closed;
     p->connections.context = p;
     for (size_t i = 0; i < count; i++)
@@ -337,16 +338,6 @@ int pq_proxy_ready(const struct pq_proxy *p, FILE *out)
     return fflush(out) == 0 ? 0 : PQ_E_IO;
 }
 
-static void log_stopped(const struct pq_proxy *p)
-{
-    const struct pq_proxy_counters *c = &p->connections.counters;
-    char ends[1024];
-    pq_proxy_counters_text(c, ends, sizeof ends);
-    pq_log(PQ_LOG_INFO, "stopped", "accepted", pq_i((int64_t)c->accepted), "established", pq_i((int64_t)c->established),
-           "bytes_up", pq_i((int64_t)c->bytes_up), "bytes_down", pq_i((int64_t)c->bytes_down), "accepting_paused",
-           pq_i((int64_t)c->pauses), "log_lines_dropped", pq_i((int64_t)pq_log_dropped()), "reasons", pq_s(ends), NULL);
-}
-
 /* unix(7) has no reset; relay.h says what follows. */
 static void warn_of_unix(const struct pq_proxy *p)
 {
@@ -373,6 +364,6 @@ int pq_proxy_run(struct pq_proxy *p)
     p->connections.closed = NULL;
     pq_connections_end(&p->connections, PQ_PROXY_DRAIN);
     close_listeners(p);
-    log_stopped(p);
+    pq_proxy_counters_log(&p->counters, "stopped", pq_log_dropped());
     return p->interrupted ? PQ_E_INTERRUPTED : 0;
 }

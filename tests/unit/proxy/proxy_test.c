@@ -163,7 +163,9 @@ static void every_allocation_of_a_connection_may_fail(void **state)
     assert_int_equal(pq_tls_context_new(w->certs.crypto, PQ_TLS_SERVER, &settings, &route.tls, NULL), 0);
     struct ev_loop *loop = ev_loop_new(0);
     struct pq_connections set;
-    pq_connections_init(&set, loop, &config);
+    static struct pq_proxy_counters counters;
+    const struct pq_direction_counters *counted = &counters.direction[PQ_PROXY_INGRESS];
+    pq_connections_init(&set, loop, &config, &counters);
     set.closed = count_closed;
     uint64_t failures = 0;
     pq_log_set(PQ_LOG_ERROR - 1, PQ_LOG_LOGFMT);
@@ -176,7 +178,7 @@ static void every_allocation_of_a_connection_may_fail(void **state)
         reached = pq_alloc_failed();
         pq_alloc_fail_at(0);
         failures += reached;
-        assert_int_equal(set.counters.ends[PQ_PROXY_MEMORY], failures);
+        assert_int_equal(counted->ends[PQ_PROXY_MEMORY], failures);
         assert_int_equal(set.count, reached ? 0 : 1);
         char byte;
         assert_int_equal(recv(pair[1], &byte, 1, MSG_DONTWAIT), reached ? 0 : -1);
@@ -185,8 +187,8 @@ static void every_allocation_of_a_connection_may_fail(void **state)
     assert_true(failures >= 2);
     pq_connections_end(&set, PQ_PROXY_DRAIN);
     assert_int_equal(set.count, 0);
-    assert_int_equal(set.counters.ends[PQ_PROXY_DRAIN], 1);
-    assert_int_equal(set.counters.accepted, failures + 1);
+    assert_int_equal(counted->ends[PQ_PROXY_DRAIN], 1);
+    assert_int_equal(counted->accepted, failures + 1);
     assert_int_equal(closed_count, failures); /* the first failure came before there was a connection */
     pq_log_set(PQ_LOG_INFO, PQ_LOG_LOGFMT);
     pq_connections_free(&set);
@@ -197,15 +199,15 @@ static void every_allocation_of_a_connection_may_fail(void **state)
 static void counters_are_told(void **state)
 {
     (void)state;
-    struct pq_proxy_counters c = {0};
+    static struct pq_proxy_counters c;
     char text[200], little[8];
     pq_proxy_counters_text(&c, text, sizeof text);
     assert_string_equal(text, "");
-    c.ends[PQ_PROXY_END] = 12;
-    c.ends[PQ_PROXY_IDLE] = 1;
-    c.ends[PQ_PROXY_TLS] = 5;
-    c.tls[PQ_TLS_EXPIRED] = 2;
-    c.tls[PQ_TLS_POLICY_KEX] = 3;
+    c.direction[0].ends[PQ_PROXY_END] = 12;
+    c.direction[1].ends[PQ_PROXY_IDLE] = 1;
+    c.direction[1].ends[PQ_PROXY_TLS] = 5;
+    c.direction[1].tls[PQ_TLS_EXPIRED] = 2;
+    c.direction[1].tls[PQ_TLS_POLICY_KEX] = 3;
     pq_proxy_counters_text(&c, text, sizeof text);
     assert_string_equal(text, "end=12 idle=1 expired=2 policy-pq-kex=3");
     pq_proxy_counters_text(&c, little, sizeof little);
