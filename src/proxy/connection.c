@@ -19,6 +19,7 @@ struct pq_connection {
     enum phase phase;
     int fd[2]; /* by enum pq_relay_side */
     struct pq_tls *tls;
+    struct pq_handshake handshake;
     struct pq_relay relay;
     ev_io io[2];
     unsigned watched[2];
@@ -28,6 +29,8 @@ struct pq_connection {
     bool judged;         /* the handshake is counted: a client's once the server's first byte shows that it accepted */
     uint64_t counted[2]; /* bytes up and down that the counters have */
     bool lingers;        /* and the timer is set for that */
+    bool abandoned;      /* in its handshake: it ends, with that reason, once the thread has given it back */
+    enum pq_proxy_end why;
     struct pq_address address[2];
     int64_t started, phase_started, took[ENDED]; /* ns */
 };
@@ -103,7 +106,8 @@ static void count_bytes(struct pq_connection *c)
 static void count_handshake(struct pq_connection *c, enum pq_tls_reason reason)
 {
     if (!c->judged)
-        pq_metrics_handshake(c->set->counters, direction(c), pq_tls_info(c->tls), reason, c->took[HANDSHAKE]);
+        pq_metrics_handshake(c->set->counters, direction(c), c->tls ? pq_tls_info(c->tls) : NULL, reason,
+                             c->took[HANDSHAKE]);
     c->judged = true;
 }
 
@@ -237,35 +241,54 @@ static void connect_ready(struct pq_connection *c, enum pq_relay_side side, unsi
 static void connect_expired(struct pq_connection *c) { connect_failed(c, PQ_E_TIMEOUT, ""); }
 
 /* --- handshake --------------------------------------------------------------------------------------------------- */
-static void handshake_ready(struct pq_connection *c, enum pq_relay_side side, unsigned ready)
-{
-    (void)ready;
-    int e = pq_tls_handshake(c->tls);
-    if (e == PQ_E_WANT_READ || e == PQ_E_WANT_WRITE) {
-        watch(c, side, e == PQ_E_WANT_READ ? PQ_RELAY_READ : PQ_RELAY_WRITE);
-    } else if (e < 0) {
-        end_tls(c, e);
-    } else {
-        watch(c, side, 0);
-        enter_next(c);
-    }
-}
-
-static void handshake_enter(struct pq_connection *c)
-{
-    const struct pq_strings *peers = &c->route->how->peers;
-    if (pq_tls_new(c->route->tls, c->fd[PQ_RELAY_PEER], peers->count ? peers : NULL, &c->tls) < 0)
-        end_plain(c, PQ_PROXY_MEMORY, NULL);
-    else
-        handshake_ready(c, PQ_RELAY_PEER, 0);
-}
-
 static void handshake_expired(struct pq_connection *c)
 {
     char detail[128];
     snprintf(detail, sizeof detail, "the peer did not finish the handshake within %.3f s (timeouts.handshake)",
              (double)c->set->config->timeouts.handshake / 1e9);
     end(c, PQ_PROXY_TLS, PQ_TLS_TIMEOUT, detail);
+}
+
+static void count_in_flight(struct pq_connections *s)
+{
+    pq_metrics_in_flight(s->counters, pq_handshaker_in_flight(s->handshaker));
+}
+
+static void handshake_done(struct pq_handshake *h, int e)
+{
+    struct pq_connection *c = (struct pq_connection *)(void *)((char *)h - offsetof(struct pq_connection, handshake));
+    c->tls = h->tls;
+    count_in_flight(c->set);
+    if (c->abandoned || e == PQ_E_INTERRUPTED)
+        end_plain(c, c->abandoned ? c->why : PQ_PROXY_DRAIN, NULL);
+    else if (e == PQ_E_TIMEOUT)
+        handshake_expired(c);
+    else if (!c->tls)
+        end_plain(c, PQ_PROXY_MEMORY, NULL);
+    else if (e < 0)
+        end_tls(c, e);
+    else
+        enter_next(c);
+}
+
+static void handshake_enter(struct pq_connection *c)
+{
+    const struct pq_strings *peers = &c->route->how->peers;
+    c->handshake = (struct pq_handshake){.context = c->route->tls,
+                                         .names = peers->count ? peers : NULL,
+                                         .fd = c->fd[PQ_RELAY_PEER],
+                                         .timeout = c->set->config->timeouts.handshake,
+                                         .known = direction(c) == PQ_PROXY_EGRESS,
+                                         .done = handshake_done};
+    pq_handshaker_submit(c->set->handshaker, &c->handshake);
+    count_in_flight(c->set);
+}
+
+static void handshake_abandon(struct pq_connection *c, enum pq_proxy_end why)
+{
+    c->abandoned = true;
+    c->why = why;
+    pq_handshaker_cancel(c->set->handshaker, &c->handshake);
 }
 
 /* --- relay ------------------------------------------------------------------------------------------------------- */
@@ -354,11 +377,11 @@ static const struct {
     const char *name;
     void (*enter)(struct pq_connection *c);
     void (*ready)(struct pq_connection *c, enum pq_relay_side side, unsigned ready);
-    size_t timeout; /* where in the configuration */
+    size_t timeout; /* where in the configuration; 0: none, or watched elsewhere */
     void (*expired)(struct pq_connection *c);
 } phases[] = {
     [CONNECT] = {"connect", connect_enter, connect_ready, TIMEOUT(connect), connect_expired},
-    [HANDSHAKE] = {"handshake", handshake_enter, handshake_ready, TIMEOUT(handshake), handshake_expired},
+    [HANDSHAKE] = {"handshake", handshake_enter, NULL, 0, NULL}, /* the handshaker has the descriptor */
     [RELAY] = {"relay", relay_enter, relay_ready, TIMEOUT(idle), relay_expired},
 };
 static const enum phase first_phase[] = {[PQ_PROXY_INGRESS] = HANDSHAKE, [PQ_PROXY_EGRESS] = CONNECT};
@@ -369,7 +392,8 @@ static const enum phase next_phase[][ENDED] = {
 
 static void enter(struct pq_connection *c, enum phase phase)
 {
-    int64_t timeout = *(const int64_t *)(const void *)((const char *)c->set->config + phases[phase].timeout);
+    size_t at = phases[phase].timeout;
+    int64_t timeout = at ? *(const int64_t *)(const void *)((const char *)c->set->config + at) : 0;
     c->phase = phase;
     c->phase_started = pq_clock_ns();
     c->active = ev_now(c->set->loop);
@@ -409,20 +433,30 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 }
 
 /* --- the set ----------------------------------------------------------------------------------------------------- */
-void pq_connections_init(struct pq_connections *s, struct ev_loop *loop, const struct pq_proxy_config *config,
-                         struct pq_proxy_counters *counters)
+int pq_connections_init(struct pq_connections *s, struct ev_loop *loop, const struct pq_proxy_config *config,
+                        struct pq_proxy_counters *counters, struct pq_why *why)
 {
     *s = (struct pq_connections){
         .loop = loop, .config = config, .counters = counters, .pool = {.size = (size_t)config->limits.buffer}};
+    return pq_handshaker_new(loop, &s->handshaker, why);
 }
 
 void pq_connections_end(struct pq_connections *s, enum pq_proxy_end why)
 {
+    for (struct pq_connection *c = s->first; c; c = c->next)
+        if (c->phase == HANDSHAKE)
+            handshake_abandon(c, why);
+    if (s->handshaker)
+        pq_handshaker_settle(s->handshaker);
     while (s->first)
         end_plain(s->first, why, NULL);
 }
 
-void pq_connections_free(struct pq_connections *s) { pq_ring_pool_free(&s->pool); }
+void pq_connections_free(struct pq_connections *s)
+{
+    pq_handshaker_free(s->handshaker);
+    pq_ring_pool_free(&s->pool);
+}
 
 static void refuse(struct pq_connections *s, const struct pq_route *route, int fd, const struct pq_address *from,
                    enum pq_proxy_end why)

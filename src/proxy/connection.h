@@ -6,7 +6,7 @@
  * Spec:   a connection that did not end in order is closed with RST on both sides, also when this process is killed:
  * the function's socket has that set from the start and loses it only at an orderly end. Owns:   each connection owns
  * its two descriptors, its TLS connection and itself; the set knows them all. Routes outlive their connections. Errors:
- * none come back: a connection that fails is logged, counted and closed.
+ * pq_connections_init() gives what pq_handshaker_new() gives; a connection that fails is logged, counted and closed.
  */
 #ifndef PQ_PROXY_CONNECTION_H
 #define PQ_PROXY_CONNECTION_H
@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "proxy/config.h"
+#include "proxy/handshaker.h"
 #include "proxy/metrics.h"
 #include "proxy/ring.h"
 
@@ -32,6 +33,7 @@ struct pq_connections {
     const struct pq_proxy_config *config;
     struct pq_ring_pool pool;
     struct pq_proxy_counters *counters; /* this worker's */
+    struct pq_handshaker *handshaker;
     struct pq_connection *first;
     int64_t count;
     void (*closed)(void *context); /* called after each connection's end; may be NULL */
@@ -39,9 +41,11 @@ struct pq_connections {
     bool starved; /* there was no descriptor for a connection to its target; the owner clears it */
 };
 
-void pq_connections_init(struct pq_connections *s, struct ev_loop *loop, const struct pq_proxy_config *config,
-                         struct pq_proxy_counters *counters);
-/* Ends all that are left, with that reason. */
+/* Starts the thread that does its handshakes. On error there is nothing to free. */
+PQ_MUST_CHECK int pq_connections_init(struct pq_connections *s, struct ev_loop *loop,
+                                      const struct pq_proxy_config *config, struct pq_proxy_counters *counters,
+                                      struct pq_why *why);
+/* Ends all that are left, with that reason; waits for the step that the handshakes' thread is at. */
 void pq_connections_end(struct pq_connections *s, enum pq_proxy_end why);
 void pq_connections_free(struct pq_connections *s);
 

@@ -270,7 +270,7 @@ int pq_proxy_new(struct pq_crypto *crypto, const struct pq_proxy_config *config,
     if (!p->loop)
         return pq_why(why, PQ_E_UNSUPPORTED, "no event loop to be had: epoll is missing or descriptors ran out");
     prepare_watchers(p);
-    pq_connections_init(&p->connections, p->loop, config, &p->counters);
+    TRY(pq_connections_init(&p->connections, p->loop, config, &p->counters, why));
     p->connections.closed = on_closed;
     p->connections.context = p;
     for (size_t i = 0; i < count; i++)

@@ -353,6 +353,8 @@ static int check_settings(enum pq_tls_role role, const struct pq_tls_settings *h
     return 0;
 }
 
+enum pq_tls_role pq_tls_context_role(const struct pq_tls_context *t) { return t->role; }
+
 int pq_tls_context_new(struct pq_crypto *crypto, enum pq_tls_role role, const struct pq_tls_settings *how,
                        struct pq_tls_context **out, struct pq_why *why)
 {

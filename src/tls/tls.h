@@ -61,6 +61,7 @@ PQ_MUST_CHECK int pq_tls_context_new(struct pq_crypto *c, enum pq_tls_role role,
 struct pq_tls_context *pq_tls_context_ref(struct pq_tls_context *t); /* one reference more; the same context */
 void pq_tls_context_free(struct pq_tls_context *t);                  /* drops one reference */
 PQ_DEFINE_FREEP(struct pq_tls_context, pq_tls_context_free)
+enum pq_tls_role pq_tls_context_role(const struct pq_tls_context *t);
 
 /* Why a handshake or connection failed: the label of log lines and counters. */
 #define PQ_TLS_REASONS(X)                                                                                              \

@@ -39,8 +39,9 @@ char *__wrap_strndup(const char *s, size_t n);
 int __wrap_vasprintf(char **out, const char *format, va_list args);
 int __wrap_asprintf(char **out, const char *format, ...);
 
-static long pq_alloc_left; /* allocations until the one that fails; 0: none fails */
-static bool pq_alloc_hit;
+/* Allocations until the one that fails, of all threads; 0: none fails. */
+static _Atomic long pq_alloc_left;
+static _Atomic bool pq_alloc_hit;
 
 static inline void pq_alloc_fail_at(long n)
 {

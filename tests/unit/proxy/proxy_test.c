@@ -148,10 +148,12 @@ static void a_path_that_another_bound_stays(void **state)
 static int closed_count;
 static void count_closed(void *context)
 {
-    (void)context;
     closed_count++;
+    ev_break(context, EVBREAK_ALL);
 }
 
+/* Whatever allocation fails, one connection ends and says so; what comes here is plain text, so that one for which all
+ * succeed ends too. */
 static void every_allocation_of_a_connection_may_fail(void **state)
 {
     struct world *w = *state;
@@ -165,31 +167,68 @@ static void every_allocation_of_a_connection_may_fail(void **state)
     struct pq_connections set;
     static struct pq_proxy_counters counters;
     const struct pq_direction_counters *counted = &counters.direction[PQ_PROXY_INGRESS];
-    pq_connections_init(&set, loop, &config, &counters);
+    assert_int_equal(pq_connections_init(&set, loop, &config, &counters, NULL), 0);
     set.closed = count_closed;
+    set.context = loop;
     uint64_t failures = 0;
     pq_log_set(PQ_LOG_ERROR - 1, PQ_LOG_LOGFMT);
     for (bool reached = true; reached;) {
         int pair[2];
         struct pq_address from = {.sa.ss_family = AF_UNIX};
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
+        assert_int_equal(send(pair[1], "GET /", 5, 0), 5);
         pq_alloc_fail_at((long)failures + 1);
         pq_connection_accept(&set, &route, pair[0], &from);
+        if (set.count)
+            ev_run(loop, 0);
         reached = pq_alloc_failed();
         pq_alloc_fail_at(0);
         failures += reached;
         assert_int_equal(counted->ends[PQ_PROXY_MEMORY], failures);
-        assert_int_equal(set.count, reached ? 0 : 1);
-        char byte;
-        assert_int_equal(recv(pair[1], &byte, 1, MSG_DONTWAIT), reached ? 0 : -1);
+        assert_int_equal(counted->tls[PQ_TLS_NOT_TLS], reached ? 0 : 1);
+        assert_int_equal(set.count, 0);
         close(pair[1]);
     }
     assert_true(failures >= 2);
-    pq_connections_end(&set, PQ_PROXY_DRAIN);
-    assert_int_equal(set.count, 0);
-    assert_int_equal(counted->ends[PQ_PROXY_DRAIN], 1);
     assert_int_equal(counted->accepted, failures + 1);
     assert_int_equal(closed_count, failures); /* the first failure came before there was a connection */
+    pq_log_set(PQ_LOG_INFO, PQ_LOG_LOGFMT);
+    pq_connections_free(&set);
+    ev_loop_destroy(loop);
+    pq_tls_context_free(route.tls);
+}
+
+/* The end does not wait for the loop, which may not run any more. */
+static void all_end_though_some_are_in_their_handshake(void **state)
+{
+    enum { COUNT = 5 };
+    struct world *w = *state;
+    DEFER(free_config) struct pq_proxy_config config = {0};
+    read_config(w, &config);
+    struct pq_proxy_listener *how = pq_proxy_listener_at(&config, 0);
+    struct pq_tls_settings settings = pq_proxy_listener_tls(&config, how);
+    struct pq_route route = {.how = how};
+    assert_int_equal(pq_tls_context_new(w->certs.crypto, PQ_TLS_SERVER, &settings, &route.tls, NULL), 0);
+    struct ev_loop *loop = ev_loop_new(0);
+    struct pq_connections set;
+    static struct pq_proxy_counters counters;
+    assert_int_equal(pq_connections_init(&set, loop, &config, &counters, NULL), 0);
+    pq_log_set(PQ_LOG_ERROR, PQ_LOG_LOGFMT);
+    int pairs[COUNT][2];
+    struct pq_address from = {.sa.ss_family = AF_UNIX};
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pairs[i]), 0);
+        pq_connection_accept(&set, &route, pairs[i][0], &from);
+    }
+    assert_int_equal(set.count, COUNT);
+    pq_connections_end(&set, PQ_PROXY_DRAIN);
+    assert_int_equal(set.count, 0);
+    assert_int_equal(counters.direction[PQ_PROXY_INGRESS].ends[PQ_PROXY_DRAIN], COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        char byte;
+        assert_int_equal(recv(pairs[i][1], &byte, 1, MSG_DONTWAIT), 0);
+        close(pairs[i][1]);
+    }
     pq_log_set(PQ_LOG_INFO, PQ_LOG_LOGFMT);
     pq_connections_free(&set);
     ev_loop_destroy(loop);
@@ -222,6 +261,7 @@ int main(void)
         cmocka_unit_test(names_that_no_certificate_shows_are_refused),
         cmocka_unit_test(a_path_that_another_bound_stays),
         cmocka_unit_test(every_allocation_of_a_connection_may_fail),
+        cmocka_unit_test(all_end_though_some_are_in_their_handshake),
         cmocka_unit_test(counters_are_told),
     };
     return cmocka_run_group_tests(tests, make_world, free_world);
