@@ -42,8 +42,8 @@ def wait_port(port, process, deadline=10):
 
 
 def cpu_us(pids):
-    """CPU time of processes of one thread each, in µs, as the scheduler counts it (ns)."""
-    return sum(int(pathlib.Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in pids) / 1000
+    """CPU time of all threads of the processes, in µs, as the scheduler counts it (ns)."""
+    return sum(int(t.read_text().split()[0]) for pid in pids for t in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1000
 
 
 def children(pid):
@@ -80,8 +80,8 @@ class Bench:
         tls = lambda name: f"{{certificate: pki/{name}.crt, key: pki/{name}.key, ca: pki/root.crt, policy: {{mode: hybrid, level: 3, groups: {GROUP}, require: [pq-kex, pq-auth]}}}}"
         (self.tmp / "in.yaml").write_text(f"log: {{level: warn}}\ntls: {tls('ingress')}\ningress:\n  - {{name: a, listen: '127.0.0.1:{inside}', forward: '127.0.0.1:{target}'}}\n")
         (self.tmp / "out.yaml").write_text(f"log: {{level: warn}}\ntls: {tls('egress')}\negress:\n  - {{name: a, listen: '127.0.0.1:{out}', connect: '127.0.0.1:{inside}', peers: [ingress.example]}}\n")
-        return out, [self.start([self.pqplane, "proxy", "--config", str(self.tmp / "in.yaml")], inside),
-                     self.start([self.pqplane, "proxy", "--config", str(self.tmp / "out.yaml")], out)]
+        return out, [worker for name, port in (("in", inside), ("out", out))
+                     for worker in children(self.start([self.pqplane, "proxy", "--config", f"{self.tmp}/{name}.yaml"], port))]
 
     def nginx(self, target):
         out, inside = free_port(), free_port()

@@ -16,18 +16,31 @@
 const char *const pq_log_level_names[] = {"error", "warn", "info", "debug", NULL};
 const char *const pq_log_format_names[] = {"logfmt", "json", NULL};
 
-static _Atomic int threshold = PQ_LOG_INFO, layout = PQ_LOG_LOGFMT, out_fd = STDERR_FILENO;
-static _Atomic uint64_t dropped;
+static _Atomic int own_threshold = PQ_LOG_INFO, layout = PQ_LOG_LOGFMT, out_fd = STDERR_FILENO;
+static _Atomic uint64_t own_dropped;
+/* Or another process's, too. */
+static _Atomic int *threshold = &own_threshold;
+static _Atomic uint64_t *dropped = &own_dropped;
+static _Thread_local bool muted;
 
 void pq_log_set(enum pq_log_level level, enum pq_log_format format)
 {
-    threshold = level;
+    *threshold = level;
     layout = format;
 }
 
 void pq_log_to(int fd) { out_fd = fd; }
-int pq_log_on(enum pq_log_level level) { return (int)level <= threshold; }
-uint64_t pq_log_dropped(void) { return dropped; }
+int pq_log_on(enum pq_log_level level) { return !muted && (int)level <= *threshold; }
+uint64_t pq_log_dropped(void) { return *dropped; }
+void pq_log_mute(bool on) { muted = on; }
+void pq_log_count_dropped(_Atomic uint64_t *in) { dropped = in ? in : &own_dropped; }
+
+void pq_log_level_in(_Atomic int *level)
+{
+    if (level)
+        *level = *threshold;
+    threshold = level ? level : &own_threshold;
+}
 
 /* A line is built in a fixed buffer, and logging never allocates. What does not fit is cut between two pairs or two
  * characters, and quote, brace and newline still close the line. */
@@ -163,5 +176,5 @@ void pq_log(enum pq_log_level level, const char *event, ...)
     l.at[l.len++] = '\n';
     int fd = out_fd;
     if (!takes_a_line(fd) || write(fd, l.at, l.len) != (ssize_t)l.len)
-        dropped++;
+        (*dropped)++;
 }

@@ -10,6 +10,8 @@
 #ifndef PQ_BASE_LOG_H
 #define PQ_BASE_LOG_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum pq_log_level { PQ_LOG_ERROR, PQ_LOG_WARN, PQ_LOG_INFO, PQ_LOG_DEBUG };
@@ -35,5 +37,12 @@ int pq_log_on(enum pq_log_level level);
 /* After event come pairs of const char *key and struct pq_log_value, then NULL. */
 void pq_log(enum pq_log_level level, const char *event, ...) __attribute__((sentinel));
 uint64_t pq_log_dropped(void);
+/* Nothing that the calling thread logs is written while it is on. */
+void pq_log_mute(bool on);
+
+/* Keep the level and the count of dropped lines in memory that processes share; NULL: in this process's own. Before
+ * other threads log. */
+void pq_log_level_in(_Atomic int *level);
+void pq_log_count_dropped(_Atomic uint64_t *in);
 
 #endif

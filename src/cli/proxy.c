@@ -1,16 +1,11 @@
-#include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "base/cleanup.h"
 #include "base/config.h"
-#include "base/file.h"
-#include "base/log.h"
 #include "cli/cli.h"
-#include "proxy/proxy.h"
+#include "proxy/supervisor.h"
 
 static const char help[] =
     "usage: pqplane proxy --config FILE [--check] [--ready-fd N] [--log-file FILE]\n"
@@ -73,60 +68,6 @@ static int read_options(int argc, char **argv, struct options *o)
     return 0;
 }
 
-static int open_log(const char *path, int *fd, struct pq_why *why)
-{
-    if (!path)
-        return 0;
-    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
-    if (*fd < 0)
-        return pq_why(why, pq_error_from_errno(errno), "%s can't be opened: %s", path, strerror(errno));
-    pq_log_to(*fd);
-    return 0;
-}
-
-static int tell_ready(const struct pq_proxy *p, int fd, struct pq_why *why)
-{
-    if (fd < 0)
-        return 0;
-    DEFER(pq_closep) int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    DEFER(pq_fclosep) FILE *out = copy < 0 ? NULL : fdopen(copy, "w");
-    if (out)
-        (void)TAKE_FD(copy);
-    int e = out ? pq_proxy_ready(p, out) : PQ_E_IO;
-    pq_file_close(fd);
-    return e < 0 ? pq_why(why, e, "descriptor %d can't be written to", fd) : 0;
-}
-
-static int run(const struct options *o, const struct pq_proxy_config *config, struct pq_crypto *crypto,
-               struct pq_why *why)
-{
-    DEFER(pq_proxy_freep) struct pq_proxy *proxy = NULL;
-    TRY(pq_proxy_new(crypto, config, &proxy, why));
-    if (o->check)
-        return 0;
-    TRY(pq_proxy_listen(proxy, why));
-    TRY(tell_ready(proxy, o->ready_fd, why));
-    return pq_proxy_run(proxy);
-}
-
-static void free_config(struct pq_proxy_config *c) { pq_proxy_config_free(c); }
-
-static int proxy(const struct options *o, struct pq_why *why)
-{
-    DEFER(pq_closep) int log_fd = -1;
-    DEFER(free_config) struct pq_proxy_config config = {0};
-    TRY(pq_proxy_config_load(o->config, &config, why));
-    TRY(pq_proxy_config_resolve(&config, why));
-    pq_log_set((enum pq_log_level)config.log.level, (enum pq_log_format)config.log.format);
-    DEFER(pq_crypto_freep) struct pq_crypto *crypto = NULL;
-    TRY(pq_crypto_new(&crypto, why));
-    if (!o->check)
-        TRY(open_log(o->log_file, &log_fd, why));
-    int e = run(o, &config, crypto, why);
-    pq_log_to(STDERR_FILENO);
-    return e;
-}
-
 int pq_cli_proxy(int argc, char **argv)
 {
     struct options o;
@@ -138,7 +79,8 @@ int pq_cli_proxy(int argc, char **argv)
         fputs(help, stdout);
         return 0;
     }
-    int e = proxy(&o, &why);
+    struct pq_supervisor_how how = {.config = o.config, .log_file = o.log_file, .ready_fd = o.ready_fd};
+    int e = o.check ? pq_supervisor_check(o.config, &why) : pq_supervisor_run(&how, &why);
     if (e < 0)
         return pq_cli_fail("proxy", e, &why);
     if (o.check)

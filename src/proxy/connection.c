@@ -14,7 +14,7 @@ enum phase { CONNECT, HANDSHAKE, RELAY, ENDED };
 
 struct pq_connection {
     struct pq_connections *set;
-    const struct pq_route *route;
+    struct pq_route *route;
     struct pq_connection *next, **link; /* link points to what points here */
     enum phase phase;
     int fd[2]; /* by enum pq_relay_side */
@@ -135,8 +135,10 @@ static void end(struct pq_connection *c, enum pq_proxy_end why, enum pq_tls_reas
     *c->link = c->next;
     if (c->next)
         c->next->link = c->link;
+    pq_generation_free(c->route->of);
     free(c);
     s->count--;
+    s->slot->open--;
     if (s->closed)
         s->closed(s->context);
 }
@@ -434,10 +436,14 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 
 /* --- the set ----------------------------------------------------------------------------------------------------- */
 int pq_connections_init(struct pq_connections *s, struct ev_loop *loop, const struct pq_proxy_config *config,
-                        struct pq_proxy_counters *counters, struct pq_why *why)
+                        struct pq_shared *shared, size_t slot, struct pq_why *why)
 {
-    *s = (struct pq_connections){
-        .loop = loop, .config = config, .counters = counters, .pool = {.size = (size_t)config->limits.buffer}};
+    *s = (struct pq_connections){.loop = loop,
+                                 .config = config,
+                                 .pool = {.size = (size_t)config->limits.buffer},
+                                 .shared = shared,
+                                 .slot = &shared->worker[slot],
+                                 .counters = &shared->worker[slot].counters};
     return pq_handshaker_new(loop, &s->handshaker, why);
 }
 
@@ -465,8 +471,8 @@ static void refuse(struct pq_connections *s, const struct pq_route *route, int f
     pq_address_text(from, text);
     pq_metrics_refused(s->counters, route->how->direction, why);
     pq_log(pq_proxy_end_level(why), "connection refused", "route", pq_s(route->how->name), "direction",
-           pq_s(pq_proxy_direction_names[route->how->direction]), "from", pq_s(text), "open", pq_i(s->count), "reason",
-           pq_s(pq_proxy_end_label(why)), NULL);
+           pq_s(pq_proxy_direction_names[route->how->direction]), "from", pq_s(text), "open",
+           pq_i(pq_shared_open(s->shared)), "reason", pq_s(pq_proxy_end_label(why)), NULL);
     pq_tcp_abort_on_close(fd, true);
     close(fd);
 }
@@ -482,15 +488,27 @@ static void link_to_set(struct pq_connection *c)
     s->count++;
 }
 
-void pq_connection_accept(struct pq_connections *s, const struct pq_route *route, int fd, const struct pq_address *from)
+/* One of the places that all workers share. Taken before it is counted: two that take the last one at once may both go
+ * without, but never both get it. */
+static bool take_place(struct pq_connections *s)
+{
+    s->slot->open++;
+    if (pq_shared_open(s->shared) <= s->config->limits.connections)
+        return true;
+    s->slot->open--;
+    return false;
+}
+
+void pq_connection_accept(struct pq_connections *s, struct pq_route *route, int fd, const struct pq_address *from)
 {
     pq_metrics_accepted(s->counters, route->how->direction);
-    if (s->count >= s->config->limits.connections) {
+    if (!take_place(s)) {
         refuse(s, route, fd, from, PQ_PROXY_LIMIT);
         return;
     }
     struct pq_connection *c = calloc(1, sizeof *c);
     if (!c) {
+        s->slot->open--;
         refuse(s, route, fd, from, PQ_PROXY_MEMORY);
         return;
     }
@@ -509,6 +527,7 @@ void pq_connection_accept(struct pq_connections *s, const struct pq_route *route
         pq_tcp_nodelay(fd, false);
     if (direction(c) == PQ_PROXY_EGRESS)
         pq_tcp_abort_on_close(fd, true);
+    pq_generation_keep(route->of);
     link_to_set(c);
     enter(c, first_phase[direction(c)]);
 }

@@ -4,38 +4,37 @@
  *   egress:   connect (to the peer) -> handshake -> relay
  *
  * Spec:   a connection that did not end in order is closed with RST on both sides, also when this process is killed:
- * the function's socket has that set from the start and loses it only at an orderly end. Owns:   each connection owns
- * its two descriptors, its TLS connection and itself; the set knows them all. Routes outlive their connections. Errors:
- * pq_connections_init() gives what pq_handshaker_new() gives; a connection that fails is logged, counted and closed.
+ *         the function's socket has that set from the start and loses it only at an orderly end.
+ * Owns:   each connection owns its two descriptors, its TLS connection and itself, and keeps its route's generation;
+ *         the set knows them all.
+ * Errors: pq_connections_init() gives what pq_handshaker_new() gives; a connection that fails is logged, counted and
+ *         closed.
  */
 #ifndef PQ_PROXY_CONNECTION_H
 #define PQ_PROXY_CONNECTION_H
 
 #include <stdbool.h>
 
-#include "proxy/config.h"
+#include "proxy/generation.h"
 #include "proxy/handshaker.h"
 #include "proxy/metrics.h"
 #include "proxy/ring.h"
+#include "proxy/shared.h"
 
 struct ev_loop;
 struct pq_connection;
-
-/* From where to where, and how it is protected. */
-struct pq_route {
-    const struct pq_proxy_listener *how;
-    struct pq_tls_context *tls;
-};
 
 /* All connections of one loop. */
 struct pq_connections {
     struct ev_loop *loop;
     const struct pq_proxy_config *config;
     struct pq_ring_pool pool;
-    struct pq_proxy_counters *counters; /* this worker's */
+    struct pq_shared *shared;
+    struct pq_worker_slot *slot;        /* this process's share of it */
+    struct pq_proxy_counters *counters; /* the slot's */
     struct pq_handshaker *handshaker;
     struct pq_connection *first;
-    int64_t count;
+    int64_t count;                 /* in this process */
     void (*closed)(void *context); /* called after each connection's end; may be NULL */
     void *context;
     bool starved; /* there was no descriptor for a connection to its target; the owner clears it */
@@ -43,14 +42,13 @@ struct pq_connections {
 
 /* Starts the thread that does its handshakes. On error there is nothing to free. */
 PQ_MUST_CHECK int pq_connections_init(struct pq_connections *s, struct ev_loop *loop,
-                                      const struct pq_proxy_config *config, struct pq_proxy_counters *counters,
+                                      const struct pq_proxy_config *config, struct pq_shared *shared, size_t slot,
                                       struct pq_why *why);
 /* Ends all that are left, with that reason; waits for the step that the handshakes' thread is at. */
 void pq_connections_end(struct pq_connections *s, enum pq_proxy_end why);
 void pq_connections_free(struct pq_connections *s);
 
 /* Takes the descriptor over, also where it then refuses the connection. from is the client's address. */
-void pq_connection_accept(struct pq_connections *s, const struct pq_route *route, int fd,
-                          const struct pq_address *from);
+void pq_connection_accept(struct pq_connections *s, struct pq_route *route, int fd, const struct pq_address *from);
 
 #endif

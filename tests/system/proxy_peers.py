@@ -46,8 +46,19 @@ class Pki:
         return str(self.folder / name)
 
 
+def children(pid):
+    """Of a process, in the order of their numbers."""
+    try:
+        return sorted(int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    except FileNotFoundError:
+        return []
+
+
 class Proxy:
-    """A running `pqplane proxy` with its configuration, bound addresses and log."""
+    """A running `pqplane proxy` with its configuration, bound addresses and log.
+
+    .supervisor is its first process, .workers are those that carry connections, .pid is the only worker.
+    """
 
     def __init__(self, start, pqplane, folder, name, config, **options):
         self.path = pathlib.Path(folder) / f"{name}.yaml"
@@ -61,7 +72,17 @@ class Proxy:
             word, listener, address = line.split()
             assert word == "ready"
             self.address[listener] = address
-        self.pid = self.program.pid
+        self.supervisor = self.program.pid
+
+    @property
+    def workers(self):
+        named = lambda pid: pathlib.Path(f"/proc/{pid}/comm").read_text().startswith("pqplane:")
+        return [pid for pid in children(self.supervisor) if named(pid)]
+
+    @property
+    def pid(self):
+        (worker,) = until(lambda: self.workers, "a worker")
+        return worker
 
     def port(self, listener):
         return int(self.address[listener].rsplit(":", 1)[1])

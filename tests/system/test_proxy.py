@@ -443,7 +443,8 @@ def test_limit_of_connections(pair):
 
 
 def test_500_connections_at_once(pair):
-    p = pair(echo)
+    patient = {"timeouts": {"handshake": "60s"}}  # the last of 500 handshakes waits for all others, on any machine
+    p = pair(echo, ingress=patient, egress=patient)
     need = 2 * 500 + 100
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < need + 1100:

@@ -1,4 +1,4 @@
-#include "proxy/proxy.h"
+#include "proxy/connection.h"
 
 #include <ev.h>
 #include <poll.h>
@@ -14,7 +14,6 @@
 
 #include "../alloc.h"
 #include "../tls/certs.h"
-#include "proxy/connection.h"
 
 struct world {
     struct certs certs;
@@ -55,46 +54,32 @@ static void read_config(const struct world *w, struct pq_proxy_config *c)
         fail_msg("%s", why.text);
 }
 
-static void it_listens_and_tells_where(void **state)
+static void every_allocation_of_a_generation_may_fail(void **state)
 {
     struct world *w = *state;
-    DEFER(free_config) struct pq_proxy_config config = {0};
-    DEFER(pq_proxy_freep) struct pq_proxy *p = NULL;
-    DEFER(pq_freep) char *text = NULL;
-    struct pq_why why = {""};
-    size_t size;
-    read_config(w, &config);
-    if (pq_proxy_new(w->certs.crypto, &config, &p, &why) < 0 || pq_proxy_listen(p, &why) < 0)
-        fail_msg("%s", why.text);
-    FILE *out = open_memstream(&text, &size);
-    assert_non_null(out);
-    assert_int_equal(pq_proxy_ready(p, out), 0);
-    fclose(out);
-    int ports[2];
-    assert_int_equal(sscanf(text, "ready sbi 127.0.0.1:%d\nready nrf 127.0.0.1:%d\n", &ports[0], &ports[1]), 2);
-    assert_true(ports[0] > 0 && ports[1] > 0);
-}
-
-static void every_allocation_of_a_proxy_may_fail(void **state)
-{
-    struct world *w = *state;
-    DEFER(free_config) struct pq_proxy_config config = {0};
-    read_config(w, &config);
     for (long n = 1;; n++) {
-        struct pq_proxy *p = NULL;
+        DEFER(free_config) struct pq_proxy_config config = {0};
+        struct pq_generation *g = NULL;
         struct pq_why why = {""};
+        read_config(w, &config);
         pq_alloc_fail_at(n);
-        int e = pq_proxy_new(w->certs.crypto, &config, &p, &why);
+        int e = pq_generation_new(w->certs.crypto, &config, 7, &g, &why);
         bool reached = pq_alloc_failed();
         pq_alloc_fail_at(0);
         if (!reached) {
             assert_int_equal(e, 0);
             assert_true(n > 2);
-            pq_proxy_free(p);
+            assert_int_equal(g->number, 7);
+            assert_int_equal(g->count, 2);
+            assert_string_equal(g->routes[1].how->name, "nrf");
+            assert_int_equal(config.ingress.count, 0);
+            pq_generation_keep(g);
+            pq_generation_free(g);
+            pq_generation_free(g);
             break;
         }
         assert_int_equal(e, PQ_E_NOMEM);
-        assert_null(p);
+        assert_null(g);
     }
 }
 
@@ -106,41 +91,11 @@ static void names_that_no_certificate_shows_are_refused(void **state)
     struct pq_strings *peers = &pq_proxy_listener_at(&config, 1)->peers;
     free(peers->at[1]);
     peers->at[1] = strdup(".example");
-    struct pq_proxy *p = NULL;
+    struct pq_generation *g = NULL;
     struct pq_why why = {""};
-    assert_int_equal(pq_proxy_new(w->certs.crypto, &config, &p, &why), PQ_E_INVALID);
+    assert_int_equal(pq_generation_new(w->certs.crypto, &config, 1, &g, &why), PQ_E_INVALID);
+    assert_null(g);
     assert_non_null(strstr(why.text, "p.yaml:3:31: egress \"nrf\": peers: one of them is no name"));
-}
-
-/* Another process may have taken the path over, for a restart without a gap. */
-static void a_path_that_another_bound_stays(void **state)
-{
-    struct world *w = *state;
-    for (int taken = 0; taken < 2; taken++) {
-        DEFER(free_config) struct pq_proxy_config config = {0};
-        DEFER(pq_closep) int other = -1;
-        struct pq_proxy *p = NULL;
-        struct pq_why why = {""};
-        char folder[] = "/tmp/pq-proxy-XXXXXX", text[PQ_ADDRESS_TEXT];
-        struct pq_address at;
-        read_config(w, &config);
-        assert_non_null(mkdtemp(folder));
-        snprintf(text, sizeof text, "unix:%s/s", folder);
-        const char *path = text + strlen("unix:");
-        assert_int_equal(pq_address_parse(text, &at, NULL), 0);
-        pq_proxy_listener_at(&config, 1)->listen.at = at;
-        if (pq_proxy_new(w->certs.crypto, &config, &p, &why) < 0 || pq_proxy_listen(p, &why) < 0)
-            fail_msg("%s", why.text);
-        assert_int_equal(access(path, F_OK), 0);
-        if (taken) {
-            assert_int_equal(unlink(path), 0);
-            assert_int_equal(pq_tcp_listen(&at, 0, &other, &why), 0);
-        }
-        pq_proxy_free(p);
-        assert_int_equal(access(path, F_OK), taken ? 0 : -1);
-        unlink(path);
-        assert_int_equal(rmdir(folder), 0);
-    }
 }
 
 /* --- one connection ------------------------------------------------------------------------------------------------
@@ -162,12 +117,13 @@ static void every_allocation_of_a_connection_may_fail(void **state)
     struct pq_proxy_listener *how = pq_proxy_listener_at(&config, 0);
     struct pq_tls_settings settings = pq_proxy_listener_tls(&config, how);
     struct pq_route route = {.how = how};
+    DEFER(pq_shared_freep) struct pq_shared *shared = NULL;
+    assert_int_equal(pq_shared_new(&shared), 0);
     assert_int_equal(pq_tls_context_new(w->certs.crypto, PQ_TLS_SERVER, &settings, &route.tls, NULL), 0);
     struct ev_loop *loop = ev_loop_new(0);
     struct pq_connections set;
-    static struct pq_proxy_counters counters;
-    const struct pq_direction_counters *counted = &counters.direction[PQ_PROXY_INGRESS];
-    assert_int_equal(pq_connections_init(&set, loop, &config, &counters, NULL), 0);
+    assert_int_equal(pq_connections_init(&set, loop, &config, shared, 3, NULL), 0);
+    const struct pq_direction_counters *counted = &set.counters->direction[PQ_PROXY_INGRESS];
     set.closed = count_closed;
     set.context = loop;
     uint64_t failures = 0;
@@ -187,6 +143,7 @@ static void every_allocation_of_a_connection_may_fail(void **state)
         assert_int_equal(counted->ends[PQ_PROXY_MEMORY], failures);
         assert_int_equal(counted->tls[PQ_TLS_NOT_TLS], reached ? 0 : 1);
         assert_int_equal(set.count, 0);
+        assert_int_equal(pq_shared_open(shared), 0);
         close(pair[1]);
     }
     assert_true(failures >= 2);
@@ -211,8 +168,9 @@ static void all_end_though_some_are_in_their_handshake(void **state)
     assert_int_equal(pq_tls_context_new(w->certs.crypto, PQ_TLS_SERVER, &settings, &route.tls, NULL), 0);
     struct ev_loop *loop = ev_loop_new(0);
     struct pq_connections set;
-    static struct pq_proxy_counters counters;
-    assert_int_equal(pq_connections_init(&set, loop, &config, &counters, NULL), 0);
+    DEFER(pq_shared_freep) struct pq_shared *shared = NULL;
+    assert_int_equal(pq_shared_new(&shared), 0);
+    assert_int_equal(pq_connections_init(&set, loop, &config, shared, 0, NULL), 0);
     pq_log_set(PQ_LOG_ERROR, PQ_LOG_LOGFMT);
     int pairs[COUNT][2];
     struct pq_address from = {.sa.ss_family = AF_UNIX};
@@ -223,7 +181,8 @@ static void all_end_though_some_are_in_their_handshake(void **state)
     assert_int_equal(set.count, COUNT);
     pq_connections_end(&set, PQ_PROXY_DRAIN);
     assert_int_equal(set.count, 0);
-    assert_int_equal(counters.direction[PQ_PROXY_INGRESS].ends[PQ_PROXY_DRAIN], COUNT);
+    assert_int_equal(pq_shared_open(shared), 0);
+    assert_int_equal(set.counters->direction[PQ_PROXY_INGRESS].ends[PQ_PROXY_DRAIN], COUNT);
     for (int i = 0; i < COUNT; i++) {
         char byte;
         assert_int_equal(recv(pairs[i][1], &byte, 1, MSG_DONTWAIT), 0);
@@ -233,6 +192,47 @@ static void all_end_though_some_are_in_their_handshake(void **state)
     pq_connections_free(&set);
     ev_loop_destroy(loop);
     pq_tls_context_free(route.tls);
+}
+
+static void connections_of_all_workers_share_the_limit(void **state)
+{
+    struct world *w = *state;
+    DEFER(free_config) struct pq_proxy_config config = {0};
+    DEFER(pq_shared_freep) struct pq_shared *shared = NULL;
+    DEFER(pq_generation_freep) struct pq_generation *g = NULL;
+    read_config(w, &config);
+    assert_int_equal(pq_shared_new(&shared), 0);
+    assert_int_equal(pq_generation_new(w->certs.crypto, &config, 1, &g, NULL), 0);
+    g->config.limits.connections = 2;
+    struct ev_loop *loop = ev_loop_new(0);
+    struct pq_connections set;
+    assert_int_equal(pq_connections_init(&set, loop, &g->config, shared, 0, NULL), 0);
+    pq_shared_use(shared, 5);
+    shared->worker[5].open = 1; /* another worker's */
+    pq_log_set(PQ_LOG_ERROR - 1, PQ_LOG_LOGFMT);
+    for (int i = 0; i < 2; i++) {
+        int pair[2];
+        struct pq_address from = {.sa.ss_family = AF_UNIX};
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
+        pq_connection_accept(&set, &g->routes[0], pair[0], &from);
+        assert_int_equal(set.count, 1);
+        assert_int_equal(g->references, 2);
+        assert_int_equal(set.counters->direction[PQ_PROXY_INGRESS].ends[PQ_PROXY_LIMIT], i);
+        close(pair[1]);
+    }
+    pq_shared_clear(&shared->worker[5]);
+    assert_int_equal(pq_shared_open(shared), 1);
+    pq_connections_end(&set, PQ_PROXY_DRAIN);
+    assert_int_equal(g->references, 1);
+    shared->worker[5].counters.direction[PQ_PROXY_EGRESS].ends[PQ_PROXY_LIMIT] = 4;
+    DEFER(pq_freep) struct pq_proxy_counters *sum = calloc(1, sizeof *sum);
+    pq_shared_sum(shared, sum);
+    assert_int_equal(sum->direction[PQ_PROXY_INGRESS].ends[PQ_PROXY_LIMIT], 1);
+    assert_int_equal(sum->direction[PQ_PROXY_EGRESS].ends[PQ_PROXY_LIMIT], 4);
+    assert_int_equal(sum->direction[PQ_PROXY_INGRESS].accepted, 2);
+    pq_log_set(PQ_LOG_INFO, PQ_LOG_LOGFMT);
+    pq_connections_free(&set);
+    ev_loop_destroy(loop);
 }
 
 static void counters_are_told(void **state)
@@ -256,10 +256,9 @@ static void counters_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_listens_and_tells_where),
-        cmocka_unit_test(every_allocation_of_a_proxy_may_fail),
+        cmocka_unit_test(every_allocation_of_a_generation_may_fail),
         cmocka_unit_test(names_that_no_certificate_shows_are_refused),
-        cmocka_unit_test(a_path_that_another_bound_stays),
+        cmocka_unit_test(connections_of_all_workers_share_the_limit),
         cmocka_unit_test(every_allocation_of_a_connection_may_fail),
         cmocka_unit_test(all_end_though_some_are_in_their_handshake),
         cmocka_unit_test(counters_are_told),

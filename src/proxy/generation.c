@@ -1,0 +1,62 @@
+#include "proxy/generation.h"
+
+#include <stdlib.h>
+
+/* Names that no certificate could show would refuse every peer; a connection that is never used finds them now. */
+static int try_names(const struct pq_route *route, struct pq_why *why)
+{
+    DEFER(pq_tls_freep) struct pq_tls *unused = NULL;
+    int e = pq_tls_new(route->tls, -1, &route->how->peers, &unused);
+    return e == PQ_E_INVALID
+               ? pq_why(why, e,
+                        "peers: one of them is no name that a certificate shows: write DNS names, IP addresses or URIs")
+               : e;
+}
+
+static int make_route(struct pq_generation *g, struct pq_crypto *crypto, const struct pq_proxy_listener *how,
+                      struct pq_why *why)
+{
+    struct pq_route *r = &g->routes[g->count++];
+    *r = (struct pq_route){.how = how, .of = g};
+    struct pq_tls_settings settings = pq_proxy_listener_tls(&g->config, how);
+    enum pq_tls_role role = how->direction == PQ_PROXY_INGRESS ? PQ_TLS_SERVER : PQ_TLS_CLIENT;
+    int e = pq_tls_context_new(crypto, role, &settings, &r->tls, why);
+    if (e == 0)
+        e = try_names(r, why);
+    return e < 0 ? pq_why_in(why, e, "%s: %s \"%s\"", how->listen.where, pq_proxy_direction_names[how->direction],
+                             how->name)
+                 : 0;
+}
+
+int pq_generation_new(struct pq_crypto *crypto, struct pq_proxy_config *config, uint64_t number,
+                      struct pq_generation **out, struct pq_why *why)
+{
+    size_t count = pq_proxy_listener_count(config);
+    DEFER(pq_generation_freep) struct pq_generation *g = calloc(1, sizeof *g + count * sizeof g->routes[0]);
+    if (!g)
+        return pq_why(why, PQ_E_NOMEM, "out of memory");
+    g->number = number;
+    g->references = 1;
+    g->config = *config;
+    *config = (struct pq_proxy_config){0};
+    for (size_t i = 0; i < count; i++)
+        TRY(make_route(g, crypto, pq_proxy_listener_at(&g->config, i), why));
+    *out = TAKE(g);
+    return 0;
+}
+
+void pq_generation_keep(struct pq_generation *g)
+{
+    if (g)
+        g->references++;
+}
+
+void pq_generation_free(struct pq_generation *g)
+{
+    if (!g || --g->references)
+        return;
+    for (size_t i = 0; i < g->count; i++)
+        pq_tls_context_free(g->routes[i].tls);
+    pq_proxy_config_free(&g->config);
+    free(g);
+}

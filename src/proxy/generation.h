@@ -1,0 +1,39 @@
+/* generation.h - what one version of the configuration and of its files makes of a worker: a route for each listener,
+ * with the TLS context that protects it.
+ *
+ * Spec:   a reload makes a new generation; connections keep the one that they began with.
+ * Owns:   a generation owns its configuration and contexts until the last reference is dropped; pq_crypto outlives it.
+ * Errors: PQ_E_CONFIG, PQ_E_NOENT and the like (a file: why names listener and file), PQ_E_INVALID (a peer's name),
+ *         PQ_E_NOMEM.
+ */
+#ifndef PQ_PROXY_GENERATION_H
+#define PQ_PROXY_GENERATION_H
+
+#include "proxy/config.h"
+
+struct pq_generation;
+
+/* From where to where, and how it is protected. */
+struct pq_route {
+    const struct pq_proxy_listener *how;
+    struct pq_tls_context *tls;
+    struct pq_generation *of; /* NULL in tests */
+};
+
+struct pq_generation {
+    uint64_t number;
+    unsigned references;
+    struct pq_proxy_config config;
+    size_t count;
+    struct pq_route routes[]; /* in the order of pq_proxy_listener_at() */
+};
+
+/* Reads all that the configuration names and checks it; takes the configuration over and leaves it zeroed. */
+PQ_MUST_CHECK int pq_generation_new(struct pq_crypto *crypto, struct pq_proxy_config *config, uint64_t number,
+                                    struct pq_generation **out, struct pq_why *why);
+/* Both accept NULL. */
+void pq_generation_keep(struct pq_generation *g);
+void pq_generation_free(struct pq_generation *g); /* drops one reference */
+PQ_DEFINE_FREEP(struct pq_generation, pq_generation_free)
+
+#endif
