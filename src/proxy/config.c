@@ -598,6 +598,9 @@ struct pq_tls_settings pq_proxy_listener_tls(const struct pq_proxy_config *confi
         own->identity.certificate || own->identity.key || own->identities.count ? own : general;
     s.identities = whose->identities.count ? whose->identities.at : &whose->identity;
     s.identity_count = whose->identities.count ? whose->identities.count : 1;
+    int first = own->first_flight != PQ_PROXY_UNSET ? own->first_flight : general->first_flight;
+    s.first_flight_classical = first == PQ_PROXY_FIRST_CLASSICAL;
+    s.max_certificate_list = own->certificates_max ? own->certificates_max : general->certificates_max;
     s.ca = own->ca ? own->ca : general->ca;
     s.crl = own->crl ? own->crl : general->crl;
     if (own->policy.given)

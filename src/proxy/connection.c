@@ -43,7 +43,8 @@ static double ms(int64_t ns) { return (double)ns / 1e6; }
 static void log_end(const struct pq_connection *c, const char *event, enum pq_log_level level, const char *reason,
                     const char *detail)
 {
-    static const struct pq_tls_info nothing = {.group = "", .signature = "", .cipher = "", .peer = ""};
+    static const struct pq_tls_info nothing = {
+        .group = "", .signature = "", .own_signature = "", .cipher = "", .peer = ""};
     const struct pq_tls_info *i = c->tls ? pq_tls_info(c->tls) : &nothing;
     char local[PQ_ADDRESS_TEXT], peer[PQ_ADDRESS_TEXT];
     if (!pq_log_on(level))
@@ -52,11 +53,12 @@ static void log_end(const struct pq_connection *c, const char *event, enum pq_lo
     pq_address_text(&c->address[PQ_RELAY_PEER], peer);
     pq_log(level, event, "route", pq_s(c->route->how->name), "direction", pq_s(pq_proxy_direction_names[direction(c)]),
            "local", pq_s(local), "peer", pq_s(peer), "peer_name", pq_s(i->peer), "group", pq_s(i->group), "signature",
-           pq_s(i->signature), "cipher", pq_s(i->cipher), "resumed", pq_i(i->resumed), "connect_ms",
-           pq_f(ms(c->took[CONNECT])), "handshake_ms", pq_f(ms(c->took[HANDSHAKE])), "chain_ms", pq_f(ms(i->chain_ns)),
-           "handshake_cpu_ms", pq_f(ms(i->cpu_ns)), "bytes_up", pq_i((int64_t)c->relay.flow[PQ_RELAY_LOCAL].bytes),
-           "bytes_down", pq_i((int64_t)c->relay.flow[PQ_RELAY_PEER].bytes), "duration_ms",
-           pq_f(ms(pq_clock_ns() - c->started)), "reason", pq_s(reason), detail ? "detail" : NULL, pq_s(detail), NULL);
+           pq_s(i->signature), "own_signature", pq_s(i->own_signature), "cipher", pq_s(i->cipher), "resumed",
+           pq_i(i->resumed), "connect_ms", pq_f(ms(c->took[CONNECT])), "handshake_ms", pq_f(ms(c->took[HANDSHAKE])),
+           "chain_ms", pq_f(ms(i->chain_ns)), "handshake_cpu_ms", pq_f(ms(i->cpu_ns)), "bytes_up",
+           pq_i((int64_t)c->relay.flow[PQ_RELAY_LOCAL].bytes), "bytes_down",
+           pq_i((int64_t)c->relay.flow[PQ_RELAY_PEER].bytes), "duration_ms", pq_f(ms(pq_clock_ns() - c->started)),
+           "reason", pq_s(reason), detail ? "detail" : NULL, pq_s(detail), NULL);
 }
 
 /* Bytes that came and were never read would make the kernel send RST, which can overtake the alert that says why. */

@@ -72,7 +72,13 @@ int pq_tls_new_over(struct pq_tls_context *context, int fd, struct pq_tls *other
     if (!t)
         return PQ_E_NOMEM;
     t->context = pq_tls_context_ref(context);
-    t->info = (struct pq_tls_info){"", "", "", "", t->peer, t->alpn, false, false, false, false, 0, 0};
+    t->info = (struct pq_tls_info){.version = "",
+                                   .group = "",
+                                   .signature = "",
+                                   .own_signature = "",
+                                   .cipher = "",
+                                   .peer = t->peer,
+                                   .alpn = t->alpn};
     pq_transport_init(&t->transport, fd, other ? &other->transport : NULL);
     t->transport.collect = !context->split_flights;
     if (other)
@@ -114,12 +120,13 @@ static void note_group(struct pq_tls *t)
 
 static void note_negotiated(struct pq_tls *t)
 {
-    const char *text = NULL;
+    const char *text = NULL, *own = NULL;
     const unsigned char *alpn = NULL;
     unsigned alpn_len = 0;
     note_group(t);
     t->info.version = SSL_get_version(t->ssl);
     t->info.signature = SSL_get0_peer_signature_name(t->ssl, &text) && text ? text : "";
+    t->info.own_signature = SSL_get0_signature_name(t->ssl, &own) && own ? own : "";
     t->info.cipher = SSL_get_cipher_name(t->ssl);
     SSL_get0_alpn_selected(t->ssl, &alpn, &alpn_len);
     if (alpn_len < sizeof t->alpn && alpn)
@@ -134,9 +141,7 @@ static int finish(struct pq_tls *t)
     note_negotiated(t);
     t->transport.collect = false;
     pq_buf_free(&t->transport.out);
-    if (t->context->require_pq_kex && !t->info.pq_kex)
-        return pq_tls_blame(t, PQ_E_POLICY, PQ_TLS_POLICY_KEX, "the policy requires pq-kex, but the key exchange is %s",
-                            t->info.group);
+    TRY(pq_tls_judge_group(t));
     if (t->context->require_pq_auth && !t->info.pq_auth)
         return pq_tls_blame(t, PQ_E_POLICY, PQ_TLS_POLICY_AUTH,
                             "the policy requires pq-auth, but the peer's signature is %s",

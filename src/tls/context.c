@@ -11,7 +11,6 @@
 #include "tls/load.h"
 
 enum {
-    LIST_MAX = 4096,
     ALPN_MAX = 4096,
     CERTIFICATE_LIST = 256 << 10, /* bytes: an SLH-DSA-256f certificate alone has 50 KB */
     CERTIFICATE_LIST_MAX = 16 << 20,
@@ -32,100 +31,9 @@ void pq_tls_context_free(struct pq_tls_context *c)
     BIO_meth_free(c->method);
     free(c->groups);
     free(c->sigalgs);
+    free(c->own_sigalgs);
     pq_buf_free(&c->alpn);
     free(c);
-}
-
-/* --- algorithms ----------------------------------------------------------------------------------------------------
- */
-
-/* The first name in list that OpenSSL does not take alone, for the message. */
-static int blame_list(struct pq_why *why, const char *what, const char *list, int (*set)(SSL_CTX *, const char *),
-                      SSL_CTX *ssl)
-{
-    char name[128];
-    for (const char *at = list; *at;) {
-        size_t len = strcspn(at, ":/");
-        snprintf(name, sizeof name, "%.*s", (int)len, at);
-        if (len && !set(ssl, name)) {
-            ERR_clear_error();
-            return pq_why(why, PQ_E_CONFIG, "policy %s: OpenSSL and its providers know no \"%s\" that TLS 1.3 can use",
-                          what, name);
-        }
-        at += len + (at[len] != 0);
-    }
-    return pq_crypto_why(why, PQ_E_CONFIG, "policy %s: OpenSSL does not take \"%s\"", what, list);
-}
-
-/* OpenSSL passes over a cipher suite that it does not know, so that a misspelt name would go unseen: each is tried
- * alone. */
-static int set_ciphersuites(SSL_CTX *s, const char *list)
-{
-    char name[128];
-    for (const char *at = list; *at;) {
-        size_t len = strcspn(at, ":");
-        snprintf(name, sizeof name, "%.*s", (int)len, at);
-        if (len == 0 || len >= sizeof name || !SSL_CTX_set_ciphersuites(s, name))
-            return 0;
-        at += len + (at[len] != 0);
-    }
-    return SSL_CTX_set_ciphersuites(s, list);
-}
-
-static int set_groups(SSL_CTX *s, const char *list) { return SSL_CTX_set1_groups_list(s, list) > 0; }
-static int set_sigalgs(SSL_CTX *s, const char *list) { return SSL_CTX_set1_sigalgs_list(s, list) > 0; }
-
-static int set_list(struct pq_why *why, const char *what, const char *list, int (*set)(SSL_CTX *, const char *),
-                    SSL_CTX *ssl)
-{
-    ERR_clear_error();
-    if (!*list)
-        return pq_why(why, PQ_E_CONFIG, "policy %s: the list is empty", what);
-    return set(ssl, list) ? 0 : blame_list(why, what, list, set, ssl);
-}
-
-/* A server takes a share that the client sent over a better group that it did not, unless a '/' stands between them:
- * one is put wherever a list goes from post-quantum to classical groups or back. A list with tuples of its own stays as
- * it is. */
-static int tuples(const char *list, struct pq_buf *out)
-{
-    out->cap = LIST_MAX;
-    if (strchr(list, '/'))
-        return pq_buf_text(out, list);
-    bool before = false;
-    for (const char *at = list; *at;) {
-        char name[128];
-        size_t len = strcspn(at, ":");
-        snprintf(name, sizeof name, "%.*s", (int)len, at);
-        bool pq = pq_kind_is_pq(pq_kind_of_group(name));
-        const char *between = at == list ? "" : pq == before ? ":" : "/";
-        TRY(pq_buf_printf(out, "%s%.*s", between, (int)len, at));
-        before = pq;
-        at += len + (at[len] != 0);
-    }
-    return 0;
-}
-
-static int set_algorithms(struct pq_tls_context *c, const struct pq_tls_policy *p, const struct pq_suite *suite,
-                          struct pq_why *why)
-{
-    bool server = c->role == PQ_TLS_SERVER;
-    DEFER(pq_buf_free) struct pq_buf groups = {.cap = LIST_MAX};
-    int e = p->groups && server ? tuples(p->groups, &groups)
-                                : pq_buf_text(&groups, p->groups ? p->groups
-                                                       : server  ? suite->server_groups
-                                                                 : suite->groups);
-    if (e < 0 || groups.len == 0)
-        return pq_why(why, e == PQ_E_NOMEM ? e : PQ_E_CONFIG, "policy groups: the list is %s",
-                      e < 0 ? pq_error_text(e) : "empty");
-    c->groups = (char *)TAKE(groups.at);
-    c->sigalgs = strdup(p->sigalgs ? p->sigalgs : suite->sigalgs);
-    if (!c->sigalgs)
-        return pq_why(why, PQ_E_NOMEM, "out of memory");
-    TRY(set_list(why, "groups", c->groups, set_groups, c->ssl));
-    TRY(set_list(why, "sigalgs", c->sigalgs, set_sigalgs, c->ssl));
-    return set_list(why, "ciphersuites", p->ciphersuites ? p->ciphersuites : suite->ciphersuites, set_ciphersuites,
-                    c->ssl);
 }
 
 /* --- identity ------------------------------------------------------------------------------------------------------
@@ -164,7 +72,7 @@ static bool scheme_fits(const char *scheme, const EVP_PKEY *key)
 static int check_scheme(const struct pq_tls_context *c, const char *file, const EVP_PKEY *key, struct pq_why *why)
 {
     char name[128], group[80] = "";
-    for (const char *at = c->sigalgs; *at;) {
+    for (const char *at = c->own_sigalgs; *at;) {
         size_t len = strcspn(at, ":");
         size_t skip = *at == '?';
         snprintf(name, sizeof name, "%.*s", (int)(len - skip), at + skip);
@@ -178,7 +86,7 @@ static int check_scheme(const struct pq_tls_context *c, const char *file, const 
         why, PQ_E_CONFIG,
         "%s: the certificate's key is %s%s%s, which the policy does not sign with (sigalgs %s): issue a certificate "
         "that fits the policy, or change its mode, level or sigalgs",
-        file, type ? type : "unknown", *group ? " " : "", group, c->sigalgs);
+        file, type ? type : "unknown", *group ? " " : "", group, c->own_sigalgs);
 }
 
 static void warn_of_dates(const char *file, const X509 *x)
@@ -193,6 +101,16 @@ static void warn_of_dates(const char *file, const X509 *x)
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &at);
     pq_log(PQ_LOG_WARN, over ? "own certificate expired" : "own certificate not yet valid", "file", pq_s(file),
            over ? "not_after" : "not_before", pq_s(date), NULL);
+}
+
+/* OpenSSL keeps one for each kind of key. */
+static int blame_twin(const struct pq_tls_identity *id, const EVP_PKEY *key, struct pq_why *why)
+{
+    const char *type = EVP_PKEY_get0_type_name(key);
+    ERR_clear_error();
+    return pq_why(why, PQ_E_CONFIG,
+                  "%s: another identity has a key of the same kind (%s): name one of each kind, such as ML-DSA and EC",
+                  id->certificate, type ? type : "unknown");
 }
 
 static int set_identity(struct pq_tls_context *c, const struct pq_tls_identity *id, struct pq_why *why)
@@ -222,8 +140,10 @@ static int set_identity(struct pq_tls_context *c, const struct pq_tls_identity *
     TRY(check_scheme(c, id->certificate, key, why));
     warn_of_dates(id->certificate, leaf);
     ERR_clear_error();
-    if (!SSL_CTX_use_cert_and_key(c->ssl, leaf, key, chain, 1))
-        return pq_crypto_why(why, PQ_E_CONFIG, "OpenSSL does not take the certificate in %s", id->certificate);
+    if (!SSL_CTX_use_cert_and_key(c->ssl, leaf, key, chain, 0)) /* 0: replaces none */
+        return ERR_GET_REASON(ERR_peek_last_error()) == SSL_R_NOT_REPLACING_CERTIFICATE
+                   ? blame_twin(id, key, why)
+                   : pq_crypto_why(why, PQ_E_CONFIG, "OpenSSL does not take the certificate in %s", id->certificate);
     return 0;
 }
 
@@ -376,7 +296,7 @@ int pq_tls_context_new(struct pq_crypto *crypto, enum pq_tls_role role, const st
     if (pq_transport_method(&c->method) < 0)
         return pq_why(why, PQ_E_NOMEM, "out of memory");
     TRY(set_protocol(c, how, why));
-    TRY(set_algorithms(c, &how->policy, pq_suite_find((enum pq_mode)how->policy.mode, (int)how->policy.level), why));
+    TRY(pq_tls_set_algorithms(c, how, why));
     TRY(set_trust(c, how, why));
     for (size_t i = 0; i < how->identity_count; i++)
         TRY(set_identity(c, &how->identities[i], why));

@@ -19,7 +19,10 @@ struct pq_tls_context {
     OSSL_LIB_CTX *lib; /* not owned */
     enum pq_tls_role role;
     bool verify_peer, require_pq_kex, require_pq_auth, split_flights;
-    char *groups, *sigalgs; /* as configured, for messages and for experimental algorithms that count where named */
+    char *groups;           /* as OpenSSL has them */
+    char *sigalgs;          /* what a peer may sign with; experimental algorithms count where named here */
+    char *own_sigalgs;      /* what we sign with */
+    const char *lone_share; /* the group of first_flight_classical where the policy does not list it, or NULL */
     struct pq_buf alpn;     /* each a length and a name: as ALPN sends it */
     bool alpn_optional;
     _Atomic unsigned references;
@@ -44,6 +47,22 @@ struct pq_tls {
 int pq_tls_blame(struct pq_tls *t, int code, enum pq_tls_reason reason, const char *format, ...) PQ_PRINTF(4, 5);
 /* After a call of libssl that did not succeed: PQ_E_WANT_*, PQ_E_CLOSED, or the blame taken from OpenSSL's queue. */
 PQ_MUST_CHECK int pq_tls_judge_failure(struct pq_tls *t, int returned);
+
+/* Groups, signature schemes and cipher suites. */
+PQ_MUST_CHECK int pq_tls_set_algorithms(struct pq_tls_context *c, const struct pq_tls_settings *how,
+                                        struct pq_why *why);
+/* 0, or PQ_E_POLICY and the blame: the negotiated group falls short of the policy. */
+PQ_MUST_CHECK int pq_tls_judge_group(struct pq_tls *t);
+
+/* One key of struct pq_tls_ticket_keys. */
+struct pq_tls_ticket_key {
+    uint8_t id[16], cipher[32], mac[32];
+    int64_t since; /* pq_clock_ns() when it was made; 0: no key */
+};
+enum { PQ_TLS_TICKET_HOURS = 2 }; /* how long a ticket is good: its key's hour and the one after */
+/* The key of this name, or with id NULL the current one. False: there is none, or it is too old. */
+bool pq_tls_ticket_key_find(const struct pq_tls_ticket_keys *k, const uint8_t id[16], int64_t now,
+                            struct pq_tls_ticket_key *out);
 
 /* Callbacks: the peer's chain, names and pq-auth; pq-kex at a server that sees no certificate. */
 int pq_tls_verify_callback(X509_STORE_CTX *store, void *context);

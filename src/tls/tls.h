@@ -51,9 +51,28 @@ struct pq_tls_settings {
     bool verify_peer; /* a server then demands a certificate; a client without it accepts any (never by default) */
     const struct pq_strings *alpn; /* protocols, "h2", most wanted first; NULL: none */
     bool alpn_optional;            /* server: a client that offers none of them is served without ALPN */
+    /* client: the first ClientHello has a classical key share alone and fits one segment. The groups of the policy
+     * stand in it, so that a server which prefers one asks for its share; one that takes the classical share is refused
+     * unless the policy lists that group (and does not require pq-kex). */
+    bool first_flight_classical;
     bool split_flights; /* handshake flights leave as libssl writes them, 4 KB at a time; only to reproduce studies */
     int64_t max_certificate_list; /* bytes; 0: 256 KiB */
 };
+
+/* The keys that a server seals its session tickets with: the current one and the one before. Lies in memory that
+ * processes share: one of them writes, any number read, and none waits for another. Zero: no keys, so no tickets. */
+enum { PQ_TLS_TICKET_KEYS_SIZE = 2 * 88 };
+struct pq_tls_ticket_keys {
+    _Atomic uint32_t sequence; /* odd while being written */
+    _Atomic uint64_t words[PQ_TLS_TICKET_KEYS_SIZE / 8];
+};
+/* To be called every minute or so with pq_clock_ns(): makes a new key when the current one has had its hour, and drops
+ * what is older than the one before. PQ_E_CRYPTO: the system gives no random bytes, and nothing is changed. */
+PQ_MUST_CHECK int pq_tls_ticket_keys_rotate(struct pq_tls_ticket_keys *k, int64_t now);
+/* For another process that takes the writer's place; the caller wipes what it saved. */
+void pq_tls_ticket_keys_save(const struct pq_tls_ticket_keys *k, uint8_t out[PQ_TLS_TICKET_KEYS_SIZE]);
+void pq_tls_ticket_keys_load(struct pq_tls_ticket_keys *k, const uint8_t in[PQ_TLS_TICKET_KEYS_SIZE]);
+void pq_tls_ticket_keys_wipe(struct pq_tls_ticket_keys *k);
 
 struct pq_tls_context;
 PQ_MUST_CHECK int pq_tls_context_new(struct pq_crypto *c, enum pq_tls_role role, const struct pq_tls_settings *how,
@@ -101,6 +120,7 @@ struct pq_tls_info {
     const char *version;   /* "TLSv1.3" */
     const char *group;     /* "X25519MLKEM768" */
     const char *signature; /* the peer's in CertificateVerify, "mldsa65"; "" where it sent none (also when resumed) */
+    const char *own_signature; /* ours, which tells the identity that was shown; "" where we sent none */
     const char *cipher;
     const char *peer; /* the peer certificate's subject, RFC 2253; "" where there is none */
     const char *alpn; /* "" where none */

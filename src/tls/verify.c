@@ -61,8 +61,6 @@ const char *pq_tls_group(SSL *ssl)
     return name ? name : "";
 }
 
-static bool kex_is_pq(SSL *ssl) { return pq_kind_is_pq(pq_kind_of_group(pq_tls_group(ssl))); }
-
 /* --- names (RFC 9525) ----------------------------------------------------------------------------------------------
  */
 
@@ -248,12 +246,22 @@ static int verify(struct pq_tls *t, X509_STORE_CTX *store)
     return 1;
 }
 
-static int blame_kex(struct pq_tls *t)
+int pq_tls_judge_group(struct pq_tls *t)
 {
-    return pq_tls_blame(
-        t, PQ_E_POLICY, PQ_TLS_POLICY_KEX,
-        "the policy requires pq-kex, but the key exchange is %s: give the peer a hybrid or post-quantum group",
-        pq_tls_group(t->ssl));
+    const struct pq_tls_context *c = t->context;
+    const char *group = pq_tls_group(t->ssl);
+    if (c->require_pq_kex && !pq_kind_is_pq(pq_kind_of_group(group)))
+        return pq_tls_blame(
+            t, PQ_E_POLICY, PQ_TLS_POLICY_KEX,
+            "the policy requires pq-kex, but the key exchange is %s: give the peer a hybrid or post-quantum group",
+            group);
+    if (c->lone_share && !strcasecmp(group, c->lone_share))
+        return pq_tls_blame(
+            t, PQ_E_POLICY, PQ_TLS_POLICY_KEX,
+            "the peer took the key share of %s, which only keeps the first flight short and is no group "
+            "of the policy: give the peer one of the policy's groups, before the classical ones",
+            group);
+    return 0;
 }
 
 int pq_tls_verify_callback(X509_STORE_CTX *store, void *context)
@@ -263,10 +271,8 @@ int pq_tls_verify_callback(X509_STORE_CTX *store, void *context)
     struct pq_tls *t = SSL_get_app_data(ssl);
     if (X509_STORE_CTX_get0_cert(store))
         pq_tls_subject(X509_STORE_CTX_get0_cert(store), t->peer);
-    if (c->require_pq_kex && !kex_is_pq(ssl)) {
-        blame_kex(t);
+    if (pq_tls_judge_group(t) < 0)
         return refuse(store, X509_V_ERR_APPLICATION_VERIFICATION);
-    }
     if (!c->verify_peer)
         return 1;
     int64_t start = pq_clock_ns();
@@ -286,10 +292,9 @@ int pq_tls_verify_callback(X509_STORE_CTX *store, void *context)
 /* Called for every ClientHello, with a server name in it or without, once the group is chosen. */
 int pq_tls_hello_callback(SSL *ssl, int *alert, void *context)
 {
-    const struct pq_tls_context *c = context;
-    if (!c->require_pq_kex || !*pq_tls_group(ssl) || kex_is_pq(ssl))
+    (void)context;
+    if (!*pq_tls_group(ssl) || pq_tls_judge_group(SSL_get_app_data(ssl)) == 0)
         return SSL_TLSEXT_ERR_NOACK;
-    blame_kex(SSL_get_app_data(ssl));
     *alert = SSL_AD_HANDSHAKE_FAILURE;
     return SSL_TLSEXT_ERR_ALERT_FATAL;
 }

@@ -148,6 +148,18 @@ def test_s_client_is_served(ingress, world):
     assert echoing_s_client(a.port("sbi"), world["main"]) == b"hello\n"
 
 
+def test_who_can_gets_the_post_quantum_certificate(start, pqplane, tmp_path, world, function):
+    main = world["main"]
+    classical = main.issue("server-p384", dns="server.example", algorithm="p384")
+    identities = [{k: i[k] for k in ("certificate", "key")} for i in (classical, main.identity("server"))]
+    config = {"tls": {"identities": identities, "ca": main.file("root.crt"), "policy": {"mode": "hybrid", "level": 3}},
+              "ingress": [{"name": "sbi", "listen": "127.0.0.1:0", "forward": function.address}]}
+    a = Proxy(start, pqplane, tmp_path, "ingress", config)
+    for offered, shown in (("ECDSA+SHA384:mldsa65", "mldsa65"), ("ECDSA+SHA384", "ecdsa_secp384r1_sha384")):
+        assert echoing_s_client(a.port("sbi"), main, "-sigalgs", offered, "-client_sigalgs", "mldsa65") == b"hello\n"
+        until(lambda: [l for l in a.log() if l.get("own_signature") == shown], f"a log line with {shown}")
+
+
 def test_a_classical_key_exchange_is_refused_by_policy(ingress, world, function):
     a = ingress({**POLICY, "groups": "X25519MLKEM768:X25519"})
     s_client(a.port("sbi"), world["main"], "-groups", "X25519")
