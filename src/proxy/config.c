@@ -350,7 +350,7 @@ static const struct pq_proxy_config standard = {
                  .drain = 30 * PQ_NS_PER_S,
                  .grace = 10 * PQ_NS_PER_S},
     .limits =
-        {.connections = 8000, .buffer = 64 << 10, .handshakes = 256, .handshakes_per_source = 50, .strangers = 200},
+        {.connections = 8000, .buffer = 64 << 10, .handshakes = 1024, .handshakes_per_source = 50, .strangers = 200},
     .tunnel = {.connections = 2, .max_age = 3600 * PQ_NS_PER_S},
     .tls = {.crl_stale = PQ_PROXY_UNSET, .first_flight = PQ_PROXY_UNSET, .resumption = PQ_PROXY_UNSET},
 };

@@ -20,6 +20,7 @@ struct pq_connection {
     int fd[2]; /* by enum pq_relay_side */
     struct pq_tls *tls;
     struct pq_handshake handshake;
+    bool known; /* the peer's address authenticated before, or it is we who connect */
     struct pq_relay relay;
     ev_io io[2];
     unsigned watched[2];
@@ -253,16 +254,26 @@ static void handshake_expired(struct pq_connection *c)
     end(c, PQ_PROXY_TLS, PQ_TLS_TIMEOUT, detail);
 }
 
-static void count_in_flight(struct pq_connections *s)
+static void count_in_flight(struct pq_connection *c, int change)
 {
+    struct pq_connections *s = c->set;
+    if (direction(c) == PQ_PROXY_INGRESS)
+        s->judging[c->known] += change;
     pq_metrics_in_flight(s->counters, pq_handshaker_in_flight(s->handshaker));
+}
+
+static void handshake_finished(struct pq_connection *c)
+{
+    if (direction(c) == PQ_PROXY_INGRESS)
+        pq_admission_authenticated(&c->set->shared->admission, &c->address[PQ_RELAY_PEER], pq_clock_ns());
+    enter_next(c);
 }
 
 static void handshake_done(struct pq_handshake *h, int e)
 {
     struct pq_connection *c = (struct pq_connection *)(void *)((char *)h - offsetof(struct pq_connection, handshake));
     c->tls = h->tls;
-    count_in_flight(c->set);
+    count_in_flight(c, -1);
     if (c->abandoned || e == PQ_E_INTERRUPTED)
         end_plain(c, c->abandoned ? c->why : PQ_PROXY_DRAIN, NULL);
     else if (e == PQ_E_TIMEOUT)
@@ -272,7 +283,7 @@ static void handshake_done(struct pq_handshake *h, int e)
     else if (e < 0)
         end_tls(c, e);
     else
-        enter_next(c);
+        handshake_finished(c);
 }
 
 static void handshake_enter(struct pq_connection *c)
@@ -282,10 +293,10 @@ static void handshake_enter(struct pq_connection *c)
                                          .names = peers->count ? peers : NULL,
                                          .fd = c->fd[PQ_RELAY_PEER],
                                          .timeout = c->set->config->timeouts.handshake,
-                                         .known = direction(c) == PQ_PROXY_EGRESS,
+                                         .known = c->known,
                                          .done = handshake_done};
     pq_handshaker_submit(c->set->handshaker, &c->handshake);
-    count_in_flight(c->set);
+    count_in_flight(c, 1);
 }
 
 static void handshake_abandon(struct pq_connection *c, enum pq_proxy_end why)
@@ -446,6 +457,7 @@ int pq_connections_init(struct pq_connections *s, struct ev_loop *loop, const st
                                  .shared = shared,
                                  .slot = &shared->worker[slot],
                                  .counters = &shared->worker[slot].counters};
+    pq_refusals_init(&s->refusals, loop, s->counters);
     return pq_handshaker_new(loop, &s->handshaker, why);
 }
 
@@ -463,20 +475,27 @@ void pq_connections_end(struct pq_connections *s, enum pq_proxy_end why)
 void pq_connections_free(struct pq_connections *s)
 {
     pq_handshaker_free(s->handshaker);
+    pq_refusals_stop(&s->refusals);
     pq_ring_pool_free(&s->pool);
 }
 
-static void refuse(struct pq_connections *s, const struct pq_route *route, int fd, const struct pq_address *from,
-                   enum pq_proxy_end why)
+/* Whether a peer may start a handshake. Strangers get three quarters of the places, so that known addresses always find
+ * some. Our own function's connections are no handshake of somebody else's making. */
+static bool admit(struct pq_connections *s, const struct pq_route *route, const struct pq_address *from, bool *known,
+                  enum pq_proxy_end *why)
 {
-    char text[PQ_ADDRESS_TEXT];
-    pq_address_text(from, text);
-    pq_metrics_refused(s->counters, route->how->direction, why);
-    pq_log(pq_proxy_end_level(why), "connection refused", "route", pq_s(route->how->name), "direction",
-           pq_s(pq_proxy_direction_names[route->how->direction]), "from", pq_s(text), "open",
-           pq_i(pq_shared_open(s->shared)), "reason", pq_s(pq_proxy_end_label(why)), NULL);
-    pq_tcp_abort_on_close(fd, true);
-    close(fd);
+    int64_t most = s->config->limits.handshakes, strangers = most - most / 4;
+    struct pq_admission_rates rates = {s->config->limits.handshakes_per_source, s->config->limits.strangers};
+    *known = true;
+    if (route->how->direction == PQ_PROXY_EGRESS)
+        return true;
+    enum pq_admission asked = pq_admission_ask(&s->shared->admission, &rates, from, pq_clock_ns());
+    *known = asked == PQ_ADMIT_KNOWN;
+    *why = asked == PQ_REFUSE_SOURCE      ? PQ_PROXY_SOURCE_RATE
+           : asked == PQ_REFUSE_STRANGERS ? PQ_PROXY_STRANGER_RATE
+                                          : PQ_PROXY_HANDSHAKES;
+    return (asked == PQ_ADMIT_KNOWN || asked == PQ_ADMIT_STRANGER) && s->judging[0] + s->judging[1] < most &&
+           (*known || s->judging[0] < strangers);
 }
 
 static void link_to_set(struct pq_connection *c)
@@ -492,20 +511,29 @@ static void link_to_set(struct pq_connection *c)
 
 /* One of the places that all workers share. Taken before it is counted: two that take the last one at once may both go
  * without, but never both get it. */
-static bool take_place(struct pq_connections *s)
+static bool take_place(struct pq_connections *s, enum pq_proxy_end *why)
 {
     s->slot->open++;
     if (pq_shared_open(s->shared) <= s->config->limits.connections)
         return true;
     s->slot->open--;
+    *why = PQ_PROXY_LIMIT;
     return false;
+}
+
+static void refuse(struct pq_connections *s, const struct pq_route *route, int fd, const struct pq_address *from,
+                   enum pq_proxy_end why)
+{
+    pq_refuse(&s->refusals, route->how, fd, from, why, pq_shared_open(s->shared));
 }
 
 void pq_connection_accept(struct pq_connections *s, struct pq_route *route, int fd, const struct pq_address *from)
 {
+    enum pq_proxy_end why;
+    bool known;
     pq_metrics_accepted(s->counters, route->how->direction);
-    if (!take_place(s)) {
-        refuse(s, route, fd, from, PQ_PROXY_LIMIT);
+    if (!admit(s, route, from, &known, &why) || !take_place(s, &why)) {
+        refuse(s, route, fd, from, why);
         return;
     }
     struct pq_connection *c = calloc(1, sizeof *c);
@@ -514,7 +542,7 @@ void pq_connection_accept(struct pq_connections *s, struct pq_route *route, int 
         refuse(s, route, fd, from, PQ_PROXY_MEMORY);
         return;
     }
-    *c = (struct pq_connection){.set = s, .route = route, .started = pq_clock_ns(), .fd = {-1, -1}};
+    *c = (struct pq_connection){.set = s, .route = route, .known = known, .started = pq_clock_ns(), .fd = {-1, -1}};
     enum pq_relay_side from_side = target_side(c) == PQ_RELAY_LOCAL ? PQ_RELAY_PEER : PQ_RELAY_LOCAL;
     c->fd[from_side] = fd;
     c->address[from_side] = *from;

@@ -18,6 +18,7 @@
 #include "proxy/generation.h"
 #include "proxy/handshaker.h"
 #include "proxy/metrics.h"
+#include "proxy/refusal.h"
 #include "proxy/ring.h"
 #include "proxy/shared.h"
 
@@ -33,6 +34,8 @@ struct pq_connections {
     struct pq_worker_slot *slot;        /* this process's share of it */
     struct pq_proxy_counters *counters; /* the slot's */
     struct pq_handshaker *handshaker;
+    struct pq_refusals refusals;
+    int64_t judging[2]; /* peers' handshakes in flight: of strangers, of known addresses */
     struct pq_connection *first;
     int64_t count;                 /* in this process */
     void (*closed)(void *context); /* called after each connection's end; may be NULL */

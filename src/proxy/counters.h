@@ -26,6 +26,9 @@
     X(CONNECT_REFUSED, "connect-refused", WARN)                                                                        \
     X(CONNECT_TIMEOUT, "connect-timeout", WARN)                                                                        \
     X(CONNECT_FAILED, "connect-failed", WARN)                                                                          \
+    X(SOURCE_RATE, "source-rate", WARN)                                                                                \
+    X(STRANGER_RATE, "stranger-rate", WARN)                                                                            \
+    X(HANDSHAKES, "handshakes", WARN)                                                                                  \
     X(LIMIT, "limit", WARN)                                                                                            \
     X(DESCRIPTORS, "descriptors", WARN)                                                                                \
     X(MEMORY, "out-of-memory", ERROR)                                                                                  \

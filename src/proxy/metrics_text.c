@@ -123,7 +123,8 @@ static int put_ends(const struct family *f, const struct report *r, struct pq_bu
 /* Refused right after accept: nothing was done for them. */
 static int put_admission(const struct family *f, const struct report *r, struct pq_buf *out)
 {
-    static const enum pq_proxy_end reasons[] = {PQ_PROXY_LIMIT};
+    static const enum pq_proxy_end reasons[] = {PQ_PROXY_SOURCE_RATE, PQ_PROXY_STRANGER_RATE, PQ_PROXY_HANDSHAKES,
+                                                PQ_PROXY_LIMIT};
     for (int d = 0; d < PQ_PROXY_DIRECTIONS; d++)
         for (size_t i = 0; i < PQ_COUNT(reasons); i++)
             TRY(put_labelled(f, pq_proxy_direction_names[d], "reason", pq_proxy_end_label(reasons[i]),

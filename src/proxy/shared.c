@@ -9,6 +9,7 @@ int pq_shared_new(struct pq_shared **out)
     if (at == MAP_FAILED)
         return PQ_E_NOMEM;
     *out = at;
+    pq_admission_init(&(*out)->admission);
     return 0;
 }
 

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/cleanup.h"
+#include "proxy/admission.h"
 #include "proxy/config.h"
 #include "proxy/counters.h"
 
@@ -33,6 +34,7 @@ struct pq_shared {
     _Atomic uint64_t generation;  /* the newest that all workers have */
     _Atomic uint64_t log_dropped; /* the supervisor's own */
     _Atomic uint32_t used;        /* slots up to here have been used: memory of the others is not touched */
+    struct pq_admission_table admission;
     struct pq_worker_slot worker[PQ_SHARED_SLOTS];
 };
 

@@ -444,7 +444,7 @@ def test_limit_of_connections(pair):
 
 def test_500_connections_at_once(pair):
     patient = {"timeouts": {"handshake": "60s"}}  # the last of 500 handshakes waits for all others, on any machine
-    p = pair(echo, ingress=patient, egress=patient)
+    p = pair(echo, ingress={**patient, "limits": {"handshakes_per_source": 500, "strangers": 500}}, egress=patient)
     need = 2 * 500 + 100
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < need + 1100:

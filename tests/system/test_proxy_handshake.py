@@ -1,5 +1,6 @@
 """pqplane proxy at the handshake: who is let in, who is refused and how the log says why, on the side that refused."""
 
+import contextlib
 import socket
 import subprocess
 import threading
@@ -331,7 +332,8 @@ class Cutter(Splitter):
 
     def now(self):
         for s in self.ends:
-            s.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):  # what the first end makes the proxies do may be faster than the second
+                s.shutdown(socket.SHUT_WR)
 
 
 # --- unusual segments -------------------------------------------------------------------------------------------------
