@@ -603,6 +603,8 @@ struct pq_tls_settings pq_proxy_listener_tls(const struct pq_proxy_config *confi
     s.max_certificate_list = own->certificates_max ? own->certificates_max : general->certificates_max;
     s.ca = own->ca ? own->ca : general->ca;
     s.crl = own->crl ? own->crl : general->crl;
+    int stale = own->crl_stale != PQ_PROXY_UNSET ? own->crl_stale : general->crl_stale;
+    s.crl_stale = stale == PQ_PROXY_UNSET ? PQ_TLS_CRL_REFUSE : stale;
     if (own->policy.given)
         s.policy = own->policy.policy;
     else if (general->policy.given)

@@ -46,13 +46,12 @@ struct pq_proxy_policy {
 
 /* PQ_PROXY_UNSET: the general tls's, or the standard. */
 enum { PQ_PROXY_UNSET = -1 };
-enum pq_proxy_crl_stale { PQ_PROXY_CRL_REFUSE, PQ_PROXY_CRL_WARN };
 enum pq_proxy_first_flight { PQ_PROXY_FIRST_WHOLE, PQ_PROXY_FIRST_CLASSICAL };
 struct pq_proxy_tls {
     struct pq_tls_identity identity; /* short for one of identities */
     struct pq_structs identities;    /* of struct pq_tls_identity */
     char *ca, *crl;
-    int crl_stale;            /* a revocation list past its nextUpdate, or none for an issuer */
+    int crl_stale;            /* enum pq_tls_crl_stale */
     int first_flight;         /* classical: the first ClientHello fits one segment */
     int resumption;           /* 0, 1 */
     int64_t certificates_max; /* bytes of a peer's certificate list; 0: what the policy's largest suite needs */

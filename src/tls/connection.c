@@ -9,16 +9,6 @@
 #include "crypto/kind.h"
 #include "tls/load.h"
 
-void pq_tls_subject(const X509 *x, char out[256])
-{
-    out[0] = 0;
-    DEFER(BIO_free_allp) BIO *b = BIO_new(BIO_s_mem());
-    if (!b || X509_NAME_print_ex(b, X509_get_subject_name(x), 0, XN_FLAG_RFC2253) < 0)
-        return;
-    int n = BIO_read(b, out, 255);
-    out[n > 0 ? n : 0] = 0;
-}
-
 void pq_tls_free(struct pq_tls *t)
 {
     if (!t)

@@ -33,6 +33,7 @@ void pq_tls_context_free(struct pq_tls_context *c)
     free(c->sigalgs);
     free(c->own_sigalgs);
     pq_buf_free(&c->alpn);
+    pq_tls_trust_free(&c->trust);
     free(c);
 }
 
@@ -113,7 +114,20 @@ static int blame_twin(const struct pq_tls_identity *id, const EVP_PKEY *key, str
                   id->certificate, type ? type : "unknown");
 }
 
-static int set_identity(struct pq_tls_context *c, const struct pq_tls_identity *id, struct pq_why *why)
+static int load_identity(OSSL_LIB_CTX *lib, const struct pq_files *files, const struct pq_tls_identity *id,
+                         STACK_OF(X509) * *chain, EVP_PKEY **key, struct pq_why *why)
+{
+    DEFER(pq_buf_free) struct pq_buf own = {0};
+    DEFER(pq_buf_wipe) struct pq_buf own_key = {0};
+    struct pq_span pem;
+    TRY(pq_tls_contents(files, id->certificate, false, &own, &pem, why));
+    TRY(pq_tls_load_chain(lib, id->certificate, pem, chain, why));
+    TRY(pq_tls_contents(files, id->key, true, &own_key, &pem, why));
+    return pq_tls_load_key(lib, id->key, pem, key, why);
+}
+
+static int set_identity(struct pq_tls_context *c, const struct pq_files *files, const struct pq_tls_identity *id,
+                        struct pq_why *why)
 {
     DEFER(pq_x509_stack_freep) STACK_OF(X509) *chain = NULL;
     DEFER(EVP_PKEY_freep) EVP_PKEY *key = NULL;
@@ -122,8 +136,7 @@ static int set_identity(struct pq_tls_context *c, const struct pq_tls_identity *
                       id->key ? id->key : "(none)");
     if (!id->key)
         return pq_why(why, PQ_E_CONFIG, "the certificate %s needs its key: name the key's file", id->certificate);
-    TRY(pq_tls_load_chain_file(c->lib, id->certificate, &chain, why));
-    TRY(pq_tls_load_key_file(c->lib, id->key, &key, why));
+    TRY(load_identity(c->lib, files, id, &chain, &key, why));
     if (c->require_pq_auth && !pq_tls_chain_is_pq(c, chain))
         return pq_why(why, PQ_E_CONFIG,
                       "%s: the policy requires pq-auth, but the certificate's key or a signature in its chain is not "
@@ -154,12 +167,9 @@ static int set_trust(struct pq_tls_context *c, const struct pq_tls_settings *how
 {
     X509_STORE *store = SSL_CTX_get_cert_store(c->ssl);
     unsigned long flags = X509_V_FLAG_PARTIAL_CHAIN; /* an anchor need not be self-signed (RFC 5280, section 6.1.1) */
-    if (how->ca)
-        TRY(pq_tls_load_anchors_file(c->lib, how->ca, store, why));
-    if (how->crl) {
-        TRY(pq_tls_load_crls_file(c->lib, how->crl, store, why));
+    TRY(pq_tls_trust_load(&c->trust, c->lib, how, store, why));
+    if (how->crl)
         flags |= X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL;
-    }
     if (!X509_STORE_set_flags(store, flags))
         return pq_crypto_why(why, PQ_E_CRYPTO, "OpenSSL's certificate store can't be set up");
     /* A client always asks, so that its callback sees the chain; the callback lets all pass where nothing is to be
@@ -299,7 +309,7 @@ int pq_tls_context_new(struct pq_crypto *crypto, enum pq_tls_role role, const st
     TRY(pq_tls_set_algorithms(c, how, why));
     TRY(set_trust(c, how, why));
     for (size_t i = 0; i < how->identity_count; i++)
-        TRY(set_identity(c, &how->identities[i], why));
+        TRY(set_identity(c, how->files, &how->identities[i], why));
     TRY(set_alpn(c, how, why));
     *out = TAKE(c);
     return 0;

@@ -12,6 +12,7 @@
 
 #include "tls/tls.h"
 #include "tls/transport.h"
+#include "tls/trust.h"
 
 struct pq_tls_context {
     SSL_CTX *ssl;
@@ -25,6 +26,7 @@ struct pq_tls_context {
     const char *lone_share; /* the group of first_flight_classical where the policy does not list it, or NULL */
     struct pq_buf alpn;     /* each a length and a name: as ALPN sends it */
     bool alpn_optional;
+    struct pq_tls_trust trust;
     _Atomic unsigned references;
 };
 
@@ -72,8 +74,6 @@ bool pq_tls_chain_is_pq(const struct pq_tls_context *c, STACK_OF(X509) * chain);
 bool pq_tls_signature_is_pq(const struct pq_tls_context *c, const char *name);
 /* "" before one is negotiated. */
 const char *pq_tls_group(SSL *ssl);
-/* RFC 2253, cut to fit. */
-void pq_tls_subject(const X509 *x, char out[256]);
 /* A name that a peer may be asked to show. */
 bool pq_tls_name_valid(const char *name);
 bool pq_tls_name_is_dns(const char *name);

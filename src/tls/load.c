@@ -1,14 +1,13 @@
 #include "tls/load.h"
 
-#include <errno.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/file.h"
 #include "crypto/crypto.h"
+#include "tls/tls.h"
 
 /* No key asks a person for its password: a daemon has none to ask. */
 static int no_password(char *out, int size, int writing, void *asked)
@@ -117,97 +116,99 @@ int pq_tls_load_key(OSSL_LIB_CTX *lib, const char *name, struct pq_span pem, EVP
     return pq_crypto_why(why, PQ_E_CONFIG, "the key in %s can't be read", name);
 }
 
-int pq_tls_load_anchors(OSSL_LIB_CTX *lib, const char *name, struct pq_span pem, X509_STORE *store, struct pq_why *why)
+int pq_tls_load_anchors(OSSL_LIB_CTX *lib, const char *name, struct pq_span pem, STACK_OF(X509) * *out,
+                        struct pq_why *why)
 {
     TRY(check_span(why, name, pem));
     DEFER(BIO_free_allp) BIO *in = bio_of(pem);
-    if (!in)
+    DEFER(pq_x509_stack_freep) STACK_OF(X509) *anchors = sk_X509_new_null();
+    if (!in || !anchors)
         return pq_crypto_why(why, PQ_E_NOMEM, "%s", name);
-    int count = 0;
-    for (;; count++) {
+    for (int count = 0;; count++) {
         DEFER(X509_freep) X509 *x = NULL;
         TRY(next_certificate(lib, name, in, count, &x, why));
         if (!x)
             break;
         if (count == PQ_TLS_ANCHORS_MAX)
             return too_many(why, name, "trust anchors", PQ_TLS_ANCHORS_MAX);
-        if (!X509_STORE_add_cert(store, x))
-            return pq_crypto_why(why, PQ_E_CONFIG, "%s: certificate number %d can't be a trust anchor", name,
-                                 count + 1);
+        if (!sk_X509_push(anchors, x))
+            return pq_crypto_why(why, PQ_E_NOMEM, "%s", name);
+        x = NULL;
     }
-    if (count == 0)
+    if (sk_X509_num(anchors) == 0)
         return pq_why(why, PQ_E_CONFIG, "%s holds no certificate (expected PEM, \"-----BEGIN CERTIFICATE-----\")",
                       name);
+    *out = TAKE(anchors);
     return 0;
 }
 
-int pq_tls_load_crls(OSSL_LIB_CTX *lib, const char *name, struct pq_span pem, X509_STORE *store, struct pq_why *why)
+/* 0 and *out, or *out NULL at the end. */
+static int next_list(OSSL_LIB_CTX *lib, const char *name, BIO *in, int index, X509_CRL **out, struct pq_why *why)
+{
+    DEFER(X509_CRL_freep) X509_CRL *crl = X509_CRL_new_ex(lib, NULL);
+    if (!crl)
+        return pq_crypto_why(why, PQ_E_NOMEM, "%s", name);
+    ERR_clear_error();
+    bool asked = false;
+    if (PEM_read_bio_X509_CRL(in, &crl, no_password, &asked)) {
+        *out = TAKE(crl);
+        return 0;
+    }
+    *out = NULL;
+    if (at_end())
+        return 0;
+    return pq_crypto_why(why, PQ_E_CONFIG, "%s: revocation list number %d can't be read", name, index + 1);
+}
+
+int pq_tls_load_crls(OSSL_LIB_CTX *lib, const char *name, struct pq_span pem, STACK_OF(X509_CRL) * *out,
+                     struct pq_why *why)
 {
     TRY(check_span(why, name, pem));
     DEFER(BIO_free_allp) BIO *in = bio_of(pem);
-    if (!in)
+    DEFER(pq_crl_stack_freep) STACK_OF(X509_CRL) *lists = sk_X509_CRL_new_null();
+    if (!in || !lists)
         return pq_crypto_why(why, PQ_E_NOMEM, "%s", name);
     for (int count = 0;; count++) {
-        DEFER(X509_CRL_freep) X509_CRL *crl = X509_CRL_new_ex(lib, NULL);
+        DEFER(X509_CRL_freep) X509_CRL *crl = NULL;
+        TRY(next_list(lib, name, in, count, &crl, why));
         if (!crl)
-            return pq_crypto_why(why, PQ_E_NOMEM, "%s", name);
-        ERR_clear_error();
-        bool asked = false;
-        if (!PEM_read_bio_X509_CRL(in, &crl, no_password, &asked)) {
-            if (!at_end())
-                return pq_crypto_why(why, PQ_E_CONFIG, "%s: revocation list number %d can't be read", name, count + 1);
-            if (count)
-                return 0;
-            return pq_why(why, PQ_E_CONFIG, "%s holds no revocation list (expected PEM, \"-----BEGIN X509 CRL-----\")",
-                          name);
-        }
+            break;
         if (count == PQ_TLS_CRLS_MAX)
             return too_many(why, name, "revocation lists", PQ_TLS_CRLS_MAX);
-        if (!X509_STORE_add_crl(store, crl))
-            return pq_crypto_why(why, PQ_E_CONFIG, "%s: revocation list number %d can't be used", name, count + 1);
+        if (!sk_X509_CRL_push(lists, crl))
+            return pq_crypto_why(why, PQ_E_NOMEM, "%s", name);
+        crl = NULL;
     }
+    if (sk_X509_CRL_num(lists) == 0)
+        return pq_why(why, PQ_E_CONFIG, "%s holds no revocation list (expected PEM, \"-----BEGIN X509 CRL-----\")",
+                      name);
+    *out = TAKE(lists);
+    return 0;
 }
 
-static int read_file(const char *path, struct pq_buf *out, struct pq_why *why)
+int pq_tls_contents(const struct pq_files *files, const char *path, bool secret, struct pq_buf *own,
+                    struct pq_span *out, struct pq_why *why)
 {
-    out->cap = PQ_TLS_FILE_MAX;
-    return pq_file_read(path, out, why);
+    if (files) {
+        int e = pq_files_get(files, path, out);
+        return e < 0 ? pq_why(why, PQ_E_NOENT, "can't read %s: it is not among the files that were read", path) : 0;
+    }
+    own->cap = PQ_TLS_FILE_MAX;
+    TRY(secret ? pq_file_read_secret(path, own, why) : pq_file_read(path, own, why));
+    *out = pq_span(own->at, own->len);
+    return 0;
 }
 
-static struct pq_span span_of(const struct pq_buf *b) { return pq_span(b->at, b->len); }
-
-int pq_tls_load_chain_file(OSSL_LIB_CTX *lib, const char *path, STACK_OF(X509) * *out, struct pq_why *why)
+int pq_tls_settings_files(const struct pq_tls_settings *how, struct pq_files *out, struct pq_why *why)
 {
-    DEFER(pq_buf_free) struct pq_buf b = {0};
-    TRY(read_file(path, &b, why));
-    return pq_tls_load_chain(lib, path, span_of(&b), out, why);
-}
-
-int pq_tls_load_key_file(OSSL_LIB_CTX *lib, const char *path, EVP_PKEY **out, struct pq_why *why)
-{
-    DEFER(pq_buf_wipe) struct pq_buf b = {0};
-    struct stat st = {0};
-    if (stat(path, &st) == 0 && (st.st_mode & (S_IRWXG | S_IRWXO)))
-        return pq_why(why, PQ_E_CONFIG, "the key file %s has mode %04o, so others may read it: chmod 600 it", path,
-                      (unsigned)(st.st_mode & 07777));
-    /* Room for all of it at once: a buffer that moves would leave a copy of the key behind. */
-    b.cap = PQ_TLS_FILE_MAX;
-    if (st.st_size < PQ_TLS_FILE_MAX && pq_buf_reserve(&b, (size_t)st.st_size + 1) < 0)
-        return pq_why(why, PQ_E_NOMEM, "out of memory while reading %s", path);
-    TRY(read_file(path, &b, why));
-    return pq_tls_load_key(lib, path, span_of(&b), out, why);
-}
-
-int pq_tls_load_anchors_file(OSSL_LIB_CTX *lib, const char *path, X509_STORE *store, struct pq_why *why)
-{
-    DEFER(pq_buf_free) struct pq_buf b = {0};
-    TRY(read_file(path, &b, why));
-    return pq_tls_load_anchors(lib, path, span_of(&b), store, why);
-}
-
-int pq_tls_load_crls_file(OSSL_LIB_CTX *lib, const char *path, X509_STORE *store, struct pq_why *why)
-{
-    DEFER(pq_buf_free) struct pq_buf b = {0};
-    TRY(read_file(path, &b, why));
-    return pq_tls_load_crls(lib, path, span_of(&b), store, why);
+    for (size_t i = 0; i < how->identity_count; i++) {
+        const struct pq_tls_identity *id = &how->identities[i];
+        if (id->certificate)
+            TRY(pq_files_add(out, id->certificate, false, why));
+        if (id->key)
+            TRY(pq_files_add(out, id->key, true, why));
+    }
+    if (how->ca)
+        TRY(pq_files_add(out, how->ca, false, why));
+    return how->crl ? pq_files_add(out, how->crl, false, why) : 0;
 }

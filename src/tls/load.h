@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/cleanup.h"
+#include "base/files.h"
 
 enum {
     PQ_TLS_FILE_MAX = 4 << 20, /* bytes of a PEM file */
@@ -24,6 +25,11 @@ PQ_DEFINE_FREEP(X509, X509_free)
 PQ_DEFINE_FREEP(EVP_PKEY, EVP_PKEY_free)
 PQ_DEFINE_FREEP(BIO, BIO_free_all)
 PQ_DEFINE_FREEP(X509_CRL, X509_CRL_free)
+static inline void pq_crl_stack_freep(STACK_OF(X509_CRL) * *s)
+{
+    sk_X509_CRL_pop_free(*s, X509_CRL_free);
+    *s = NULL;
+}
 static inline void pq_x509_stack_freep(STACK_OF(X509) * *s)
 {
     sk_X509_pop_free(*s, X509_free);
@@ -35,17 +41,14 @@ PQ_MUST_CHECK int pq_tls_load_chain(OSSL_LIB_CTX *lib, const char *name, struct 
                                     struct pq_why *why);
 PQ_MUST_CHECK int pq_tls_load_key(OSSL_LIB_CTX *lib, const char *name, struct pq_span pem, EVP_PKEY **out,
                                   struct pq_why *why);
-/* Both add to a store; a failure may leave some added, so the store is then of no use. */
-PQ_MUST_CHECK int pq_tls_load_anchors(OSSL_LIB_CTX *lib, const char *name, struct pq_span pem, X509_STORE *store,
+PQ_MUST_CHECK int pq_tls_load_anchors(OSSL_LIB_CTX *lib, const char *name, struct pq_span pem, STACK_OF(X509) * *out,
                                       struct pq_why *why);
-PQ_MUST_CHECK int pq_tls_load_crls(OSSL_LIB_CTX *lib, const char *name, struct pq_span pem, X509_STORE *store,
+PQ_MUST_CHECK int pq_tls_load_crls(OSSL_LIB_CTX *lib, const char *name, struct pq_span pem, STACK_OF(X509_CRL) * *out,
                                    struct pq_why *why);
 
-/* The same from files. A key's file that others may read is refused. */
-PQ_MUST_CHECK int pq_tls_load_chain_file(OSSL_LIB_CTX *lib, const char *path, STACK_OF(X509) * *out,
-                                         struct pq_why *why);
-PQ_MUST_CHECK int pq_tls_load_key_file(OSSL_LIB_CTX *lib, const char *path, EVP_PKEY **out, struct pq_why *why);
-PQ_MUST_CHECK int pq_tls_load_anchors_file(OSSL_LIB_CTX *lib, const char *path, X509_STORE *store, struct pq_why *why);
-PQ_MUST_CHECK int pq_tls_load_crls_file(OSSL_LIB_CTX *lib, const char *path, X509_STORE *store, struct pq_why *why);
+/* The contents of a file: those in files, or where that is NULL those on disk, which own then holds. A secret's file
+ * that others may read is refused. */
+PQ_MUST_CHECK int pq_tls_contents(const struct pq_files *files, const char *path, bool secret, struct pq_buf *own,
+                                  struct pq_span *out, struct pq_why *why);
 
 #endif

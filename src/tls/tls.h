@@ -17,6 +17,7 @@
 
 #include "base/cleanup.h"
 #include "base/config.h"
+#include "base/files.h"
 #include "crypto/crypto.h"
 #include "crypto/suite.h"
 
@@ -35,6 +36,9 @@ struct pq_tls_policy {
  */
 extern const struct pq_schema pq_tls_policy_schema;
 
+/* What becomes of a certificate whose issuer's revocation list is past its nextUpdate, or is missing. */
+enum pq_tls_crl_stale { PQ_TLS_CRL_REFUSE, PQ_TLS_CRL_WARN };
+
 enum { PQ_TLS_IDENTITIES_MAX = 4 };
 struct pq_tls_identity {
     char *certificate; /* PEM: leaf, then intermediates */
@@ -42,12 +46,15 @@ struct pq_tls_identity {
 };
 struct pq_tls_settings {
     struct pq_tls_policy policy;
+    /* NULL: the paths below are read from the file system; else their contents are here, and nothing is read. */
+    const struct pq_files *files;
     /* At most PQ_TLS_IDENTITIES_MAX, of different kinds of keys. A server needs one; a client without is not
      * authenticated. */
     const struct pq_tls_identity *identities;
     size_t identity_count;
     char *ca;         /* PEM: trust anchors; NULL: none, so every peer with verify_peer is refused */
     char *crl;        /* PEM, may hold several; NULL: revocation is not checked */
+    int crl_stale;    /* enum pq_tls_crl_stale */
     bool verify_peer; /* a server then demands a certificate; a client without it accepts any (never by default) */
     const struct pq_strings *alpn; /* protocols, "h2", most wanted first; NULL: none */
     bool alpn_optional;            /* server: a client that offers none of them is served without ALPN */
@@ -74,6 +81,9 @@ void pq_tls_ticket_keys_save(const struct pq_tls_ticket_keys *k, uint8_t out[PQ_
 void pq_tls_ticket_keys_load(struct pq_tls_ticket_keys *k, const uint8_t in[PQ_TLS_TICKET_KEYS_SIZE]);
 void pq_tls_ticket_keys_wipe(struct pq_tls_ticket_keys *k);
 
+/* Reads all that the paths name into a set, for files above. */
+PQ_MUST_CHECK int pq_tls_settings_files(const struct pq_tls_settings *how, struct pq_files *out, struct pq_why *why);
+
 struct pq_tls_context;
 PQ_MUST_CHECK int pq_tls_context_new(struct pq_crypto *c, enum pq_tls_role role, const struct pq_tls_settings *how,
                                      struct pq_tls_context **out, struct pq_why *why);
@@ -91,6 +101,8 @@ enum pq_tls_role pq_tls_context_role(const struct pq_tls_context *t);
     X(UNTRUSTED, "untrusted")                                                                                          \
     X(REVOKED, "revoked")                                                                                              \
     X(CRL_STALE, "crl-stale")                                                                                          \
+    X(CRL_MISSING, "crl-missing")                                                                                      \
+    X(CRL_INVALID, "crl-invalid")                                                                                      \
     X(BAD_CERTIFICATE, "bad-certificate")                                                                              \
     X(NO_CERTIFICATE, "no-certificate")                                                                                \
     X(CERTIFICATES_TOO_LONG, "certificates-too-long")                                                                  \

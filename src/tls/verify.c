@@ -149,29 +149,12 @@ static const struct verdict {
      "check that the CA file holds the authority's present key"},
     {X509_V_ERR_CERT_CHAIN_TOO_LONG, PQ_TLS_BAD_CERTIFICATE, "stands in a chain that is too long", "shorten the chain"},
     {X509_V_ERR_CERT_REVOKED, PQ_TLS_REVOKED, "is revoked", "issue another"},
-    {X509_V_ERR_CRL_HAS_EXPIRED, PQ_TLS_CRL_STALE, "can't be checked: its revocation list is out of date",
-     "fetch the present list"},
-    {X509_V_ERR_CRL_NOT_YET_VALID, PQ_TLS_CRL_STALE, "can't be checked: its revocation list is not yet valid",
-     "compare the clocks"},
-    {X509_V_ERR_UNABLE_TO_GET_CRL, PQ_TLS_CRL_STALE, "can't be checked: there is no revocation list of its issuer",
-     "add that list to the CRL file"},
-    {X509_V_ERR_UNABLE_TO_GET_CRL_ISSUER, PQ_TLS_CRL_STALE, "can't be checked: its revocation list's issuer is unknown",
-     "add that list's issuer to the CA file"},
-    {X509_V_ERR_CRL_SIGNATURE_FAILURE, PQ_TLS_CRL_STALE, "can't be checked: its revocation list's signature is wrong",
-     "fetch the present list"},
     {X509_V_ERR_CA_MD_TOO_WEAK, PQ_TLS_BAD_CERTIFICATE, "is signed with too weak an algorithm", "issue another"},
     {X509_V_ERR_EE_KEY_TOO_SMALL, PQ_TLS_BAD_CERTIFICATE, "has too small a key, or one of an algorithm unknown here",
      "issue another"},
     {X509_V_ERR_CA_KEY_TOO_SMALL, PQ_TLS_BAD_CERTIFICATE,
      "is issued with too small a key, or one of an algorithm unknown here", "issue another"},
 };
-
-static void date_of(const ASN1_TIME *at, char out[16])
-{
-    struct tm tm = {0};
-    if (!ASN1_TIME_to_tm(at, &tm) || !strftime(out, 16, "%Y-%m-%d", &tm))
-        snprintf(out, 16, "an odd date");
-}
 
 static bool out_of_memory(int error)
 {
@@ -195,11 +178,11 @@ static void blame_path(struct pq_tls *t, X509_STORE_CTX *store)
         if (verdicts[i].error == error)
             v = verdicts[i];
     if (x)
-        pq_tls_subject(x, subject);
+        pq_tls_name_text(X509_get_subject_name(x), subject);
     if (x && v.reason == PQ_TLS_EXPIRED)
-        date_of(X509_get0_notAfter(x), date);
+        pq_tls_date(X509_get0_notAfter(x), date);
     if (x && v.reason == PQ_TLS_NOT_YET_VALID)
-        date_of(X509_get0_notBefore(x), date);
+        pq_tls_date(X509_get0_notBefore(x), date);
     pq_tls_blame(t, PQ_E_AUTH, v.reason, "the peer's %scertificate (%s) %s%s%s: %s", depth > 0 ? "issuer's " : "",
                  subject, v.what ? v.what : "is not acceptable, ", v.what ? "" : X509_verify_cert_error_string(error),
                  date, v.advice);
@@ -216,11 +199,75 @@ static void blame_name(struct pq_tls *t)
 /* --- callbacks -----------------------------------------------------------------------------------------------------
  */
 
-/* The leaf's issuer must have a revocation list; authorities above it are checked where there is one. */
-static int list_needed_for_leaf(int ok, X509_STORE_CTX *store)
+static struct pq_tls *connection_of(X509_STORE_CTX *store)
 {
-    return ok || (X509_STORE_CTX_get_error(store) == X509_V_ERR_UNABLE_TO_GET_CRL &&
-                  X509_STORE_CTX_get_error_depth(store) > 0);
+    SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
+    return SSL_get_app_data(ssl);
+}
+
+enum list_fault { LIST_STALE, LIST_MISSING, LIST_EARLY, LIST_STRANGE };
+static const struct {
+    int error;
+    enum list_fault fault;
+    enum pq_tls_reason reason;
+    const char *what, *advice;
+} list_faults[] = {
+    {X509_V_ERR_CRL_HAS_EXPIRED, LIST_STALE, PQ_TLS_CRL_STALE, "is out of date since ", "fetch the present list"},
+    {X509_V_ERR_UNABLE_TO_GET_CRL, LIST_MISSING, PQ_TLS_CRL_MISSING, "is missing", "add it to the CRL file"},
+    {X509_V_ERR_CRL_NOT_YET_VALID, LIST_EARLY, PQ_TLS_CRL_INVALID, "is not valid before ",
+     "compare this host's clock with its issuer's"},
+    {X509_V_ERR_CRL_SIGNATURE_FAILURE, LIST_STRANGE, PQ_TLS_CRL_INVALID, "is not signed by it",
+     "fetch the present list"},
+    {X509_V_ERR_UNABLE_TO_GET_CRL_ISSUER, LIST_STRANGE, PQ_TLS_CRL_INVALID, "is of an authority that is unknown",
+     "add that one to the CA file"},
+    {X509_V_ERR_KEYUSAGE_NO_CRL_SIGN, LIST_STRANGE, PQ_TLS_CRL_INVALID,
+     "is not signed with a key that may sign such lists", "issue that authority's certificate anew"},
+    {X509_V_ERR_DIFFERENT_CRL_SCOPE, LIST_STRANGE, PQ_TLS_CRL_INVALID, "covers other certificates",
+     "add one of full scope to the CRL file"},
+    {X509_V_ERR_UNHANDLED_CRITICAL_CRL_EXTENSION, LIST_STRANGE, PQ_TLS_CRL_INVALID,
+     "has a critical extension that is unknown here", "publish one without it"},
+};
+
+static void blame_list(struct pq_tls *t, size_t row, const X509 *x, const X509_CRL *list)
+{
+    char subject[256], issuer[256], date[16] = "";
+    enum list_fault fault = list_faults[row].fault;
+    pq_tls_name_text(X509_get_subject_name(x), subject);
+    pq_tls_name_text(X509_get_issuer_name(x), issuer);
+    if (list && (fault == LIST_STALE || fault == LIST_EARLY))
+        pq_tls_date(fault == LIST_STALE ? X509_CRL_get0_nextUpdate(list) : X509_CRL_get0_lastUpdate(list), date);
+    pq_tls_blame(t, PQ_E_AUTH, list_faults[row].reason,
+                 "the peer's certificate can't be checked: the revocation list of %s, issuer of %s, %s%s: %s", issuer,
+                 subject, list_faults[row].what, date, list_faults[row].advice);
+}
+
+/* Nobody vouches for the anchor. */
+static bool is_anchor(X509_STORE_CTX *store)
+{
+    return X509_STORE_CTX_get_error_depth(store) == sk_X509_num(X509_STORE_CTX_get0_chain(store)) - 1;
+}
+
+/* OpenSSL found a fault. 1: go on all the same. */
+static int judge_fault(int ok, X509_STORE_CTX *store)
+{
+    int error = X509_STORE_CTX_get_error(store);
+    struct pq_tls *t = connection_of(store);
+    const X509 *x = X509_STORE_CTX_get_current_cert(store);
+    const X509_CRL *list = X509_STORE_CTX_get0_current_crl(store);
+    size_t row = 0;
+    while (row < PQ_COUNT(list_faults) && list_faults[row].error != error)
+        row++;
+    if (ok || row == PQ_COUNT(list_faults) || !x)
+        return ok;
+    if (is_anchor(store))
+        return 1;
+    bool tolerable = list_faults[row].fault == LIST_STALE || list_faults[row].fault == LIST_MISSING;
+    if (tolerable && pq_tls_trust_tolerates(&t->context->trust, X509_get_issuer_name(x), list))
+        return 1;
+    if (list && list_faults[row].fault == LIST_EARLY && !pq_tls_list_is_early(list, pq_clock_wall_ns() / PQ_NS_PER_S))
+        return 1;
+    blame_list(t, row, x, list);
+    return 0;
 }
 
 static int refuse(X509_STORE_CTX *store, int error)
@@ -232,10 +279,12 @@ static int refuse(X509_STORE_CTX *store, int error)
 static int verify(struct pq_tls *t, X509_STORE_CTX *store)
 {
     X509 *leaf = X509_STORE_CTX_get0_cert(store);
-    X509_STORE_CTX_set_verify_cb(store, list_needed_for_leaf);
+    X509_STORE_CTX_set_verify_cb(store, judge_fault);
     ERR_clear_error();
     if (X509_verify_cert(store) <= 0) {
         blame_path(t, store);
+        if (t->reason == PQ_TLS_CRL_STALE || t->reason == PQ_TLS_CRL_MISSING || t->reason == PQ_TLS_CRL_INVALID)
+            return refuse(store, X509_V_ERR_DIFFERENT_CRL_SCOPE); /* certificate_unknown: nothing is wrong with it */
         return X509_STORE_CTX_get_error(store) == X509_V_OK ? refuse(store, X509_V_ERR_UNSPECIFIED) : 0;
     }
     X509_STORE_CTX_set_error(store, X509_V_OK);
@@ -267,10 +316,9 @@ int pq_tls_judge_group(struct pq_tls *t)
 int pq_tls_verify_callback(X509_STORE_CTX *store, void *context)
 {
     const struct pq_tls_context *c = context;
-    SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
-    struct pq_tls *t = SSL_get_app_data(ssl);
+    struct pq_tls *t = connection_of(store);
     if (X509_STORE_CTX_get0_cert(store))
-        pq_tls_subject(X509_STORE_CTX_get0_cert(store), t->peer);
+        pq_tls_name_text(X509_get_subject_name(X509_STORE_CTX_get0_cert(store)), t->peer);
     if (pq_tls_judge_group(t) < 0)
         return refuse(store, X509_V_ERR_APPLICATION_VERIFICATION);
     if (!c->verify_peer)

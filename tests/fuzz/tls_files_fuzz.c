@@ -18,9 +18,10 @@ static OSSL_LIB_CTX *library(void)
     return pq_crypto_libctx(crypto);
 }
 
-static int load(uint8_t kind, struct pq_span text, X509_STORE *store, struct pq_why *why)
+static int load(uint8_t kind, struct pq_span text, struct pq_why *why)
 {
     DEFER(pq_x509_stack_freep) STACK_OF(X509) *chain = NULL;
+    DEFER(pq_crl_stack_freep) STACK_OF(X509_CRL) *lists = NULL;
     DEFER(EVP_PKEY_freep) EVP_PKEY *key = NULL;
     switch (kind) {
     case 'c':
@@ -28,9 +29,9 @@ static int load(uint8_t kind, struct pq_span text, X509_STORE *store, struct pq_
     case 'k':
         return pq_tls_load_key(library(), "key", text, &key, why);
     case 'a':
-        return pq_tls_load_anchors(library(), "anchors", text, store, why);
+        return pq_tls_load_anchors(library(), "anchors", text, &chain, why);
     case 'r':
-        return pq_tls_load_crls(library(), "crls", text, store, why);
+        return pq_tls_load_crls(library(), "crls", text, &lists, why);
     default:
         return 0;
     }
@@ -49,10 +50,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
         return 0;
     }
-    X509_STORE *store = X509_STORE_new();
-    if (load(data[0], pq_span(data + 1, size - 1), store, &why) < 0 && !why.text[0])
+    if (load(data[0], pq_span(data + 1, size - 1), &why) < 0 && !why.text[0])
         abort(); /* an error without a sentence */
-    X509_STORE_free(store);
     if (ERR_peek_error())
         ERR_clear_error();
     return 0;

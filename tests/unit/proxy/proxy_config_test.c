@@ -51,11 +51,12 @@ static void all_keys_are_read(void **state)
               "tcp_nodelay: false\n"
               "timeouts: {handshake: 1s, connect: 250ms, idle: 5min, drain: 2s}\n"
               "limits: {connections: 12, buffer: 128KiB}\n"
-              "tls: {certificate: a.crt, key: /k/a.key, ca: root.crt, crl: crl.pem, policy: {mode: hybrid, level: 5}}\n"
+              "tls: {certificate: a.crt, key: /k/a.key, ca: root.crt, crl: crl.pem, policy: {mode: hybrid, level: 5}, "
+              "crl_stale: warn}\n"
               "ingress:\n"
               "  - {name: sbi, listen: '198.18.0.2:7777', forward: 'unix:/run/nrf.sock', peers: [amf.example, "
               "'urn:uuid:1'],\n"
-              "     tls: {ca: other.crt, policy: {mode: pure, level: 1, require: [pq-kex]}}}\n"
+              "     tls: {ca: other.crt, crl_stale: refuse, policy: {mode: pure, level: 1, require: [pq-kex]}}}\n"
               "  - {name: far, listen: '[::]:7778', forward: '198.18.0.9:80', forward_remote: true}\n"
               "egress:\n"
               "  - {name: nrf, listen: 'unix:/run/egress.sock', connect: 'nrf.example:7777', peers: nrf.example}\n",
@@ -85,11 +86,13 @@ static void all_keys_are_read(void **state)
     assert_string_equal(s.identities->key, "/k/a.key");
     assert_string_equal(s.ca, "etc/other.crt");
     assert_string_equal(s.crl, "etc/crl.pem");
+    assert_int_equal(s.crl_stale, PQ_TLS_CRL_REFUSE);
     assert_true(s.verify_peer);
     assert_int_equal(s.policy.mode, PQ_MODE_PURE);
     assert_true(s.policy.require_pq_kex);
     s = pq_proxy_listener_tls(&c, nrf);
     assert_string_equal(s.ca, "etc/root.crt");
+    assert_int_equal(s.crl_stale, PQ_TLS_CRL_WARN);
     assert_int_equal(s.policy.mode, PQ_MODE_HYBRID);
     assert_int_equal(s.policy.level, 5);
 }

@@ -211,13 +211,11 @@ static void caps(void **state)
     for (int past = 0; past < 2; past++) {
         DEFER(pq_buf_free) struct pq_buf chain = repeat(below, PQ_TLS_CHAIN_MAX + past);
         DEFER(pq_buf_free) struct pq_buf anchors = repeat(small, PQ_TLS_ANCHORS_MAX + past);
-        DEFER(pq_x509_stack_freep) STACK_OF(X509) *out = NULL;
-        X509_STORE *store = X509_STORE_new();
+        DEFER(pq_x509_stack_freep) STACK_OF(X509) *out = NULL, *trusted = NULL;
         int e = pq_tls_load_chain(lib, "chain", pq_span(chain.at, chain.len), &out, &why);
         assert_int_equal(e, past ? PQ_E_CONFIG : 0);
-        e = pq_tls_load_anchors(lib, "anchors", pq_span(anchors.at, anchors.len), store, &why);
+        e = pq_tls_load_anchors(lib, "anchors", pq_span(anchors.at, anchors.len), &trusted, &why);
         assert_int_equal(e, past ? PQ_E_CONFIG : 0);
-        X509_STORE_free(store);
     }
     assert_non_null(strstr(why.text, "anchors holds more than 1024 trust anchors"));
     DEFER(pq_freep) char *large = malloc(PQ_TLS_FILE_MAX + 1);
@@ -331,6 +329,37 @@ static void policy_from_yaml(void **state)
     }
 }
 
+/* What was read once is used, whatever has become of the files. */
+static void contents_in_place_of_files(void **state)
+{
+    (void)state;
+    struct pq_tls_settings s = good();
+    struct pq_why why = {{0}};
+    DEFER(pq_files_freep) struct pq_files *files = NULL, *without = NULL;
+    s.crl = text(certs_crl(&world, "list", root, NULL, -60, 3600));
+    assert_int_equal(pq_files_new(&files), 0);
+    assert_int_equal(pq_files_new(&without), 0);
+    assert_int_equal(pq_tls_settings_files(&s, files, &why), 0);
+    assert_int_equal(pq_files_count(files), 4);
+    const char *paths[] = {s.ca, s.crl, s.identities->certificate, s.identities->key};
+    for (size_t i = 0; i < PQ_COUNT(paths); i++)
+        assert_int_equal(unlink(paths[i]), 0);
+    refuse(PQ_TLS_SERVER, &s, PQ_E_NOENT, "No such file");
+    s.files = without;
+    refuse(PQ_TLS_SERVER, &s, PQ_E_NOENT, "not among the files that were read");
+    s.files = files;
+    struct pair p;
+    pair_new(&p, world.crypto, &s, &s, "leaf.example", PAIR_PLAIN);
+    pair_expect_done(&p);
+    pair_free(&p);
+    s.files = NULL;
+    assert_int_equal(pq_tls_settings_files(&s, without, &why), PQ_E_NOENT);
+    certs_file(&world, "leaf.crt", "x", 0644);
+    certs_file(&world, "leaf.key", "x", 0644);
+    assert_int_equal(pq_tls_settings_files(&s, without, &why), PQ_E_CONFIG);
+    assert_non_null(strstr(why.text, "has mode 0644, so others may read it"));
+}
+
 static void context_outlives_its_last_connection(void **state)
 {
     (void)state;
@@ -350,10 +379,15 @@ static void context_outlives_its_last_connection(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(policy_mistakes),     TEST(setting_mistakes),
-        TEST(file_mistakes),       TEST(caps),
-        TEST(other_kinds_of_keys), TEST(key_texts_stay_out_of_messages),
-        TEST(policy_from_yaml),    TEST(context_outlives_its_last_connection),
+        TEST(contents_in_place_of_files),
+        TEST(policy_mistakes),
+        TEST(setting_mistakes),
+        TEST(file_mistakes),
+        TEST(caps),
+        TEST(other_kinds_of_keys),
+        TEST(key_texts_stay_out_of_messages),
+        TEST(policy_from_yaml),
+        TEST(context_outlives_its_last_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 
 #include "certs.h"
 #include "pair.h"
+#include "refused.h"
 
 /* Lets the kernel report an error that no test can wait for. */
 static int recv_errno;
@@ -50,48 +51,10 @@ static const struct cert *leaf_of(const struct cert *root, const char *algorithm
         &world, (struct cert_how){.algorithm = algorithm, .name = "leaf", .issuer = root, .san = "DNS:leaf.example"});
 }
 
-struct expected {
-    int code;
-    enum pq_tls_reason reason;
-    const char *says;
-};
-
-static void expect(const char *who, struct pq_tls *t, int code, struct expected e)
-{
-    if (code != e.code || pq_tls_reason(t) != e.reason || !strstr(pq_tls_failure(t), e.says))
-        fail_msg("%s: %s, %s: \"%s\" (expected %s, %s, \"%s\")", who, pq_error_name(code),
-                 pq_tls_reason_label(pq_tls_reason(t)), pq_tls_failure(t), pq_error_name(e.code),
-                 pq_tls_reason_label(e.reason), e.says);
-}
-
 static void run(const struct pq_tls_settings *client, const struct pq_tls_settings *server, const char *name,
                 struct expected at_client, struct expected at_server)
 {
-    struct pair p;
-    char byte[8];
-    size_t n = 0;
-    pair_new(&p, world.crypto, client, server, name, PAIR_PLAIN);
-    pair_drive(&p);
-    /* Under TLS 1.3 a client is done before the server judged its certificate: then its first read learns of it. */
-    if (p.client_result == 0)
-        p.client_result = pq_tls_read(p.client, byte, sizeof byte, &n);
-    expect("client", p.client, p.client_result, at_client);
-    expect("server", p.server, p.server_result, at_server);
-    if (at_server.reason == PQ_TLS_POLICY_KEX)
-        assert_string_equal(pq_tls_info(p.server)->group, "x25519");
-    if (at_client.reason == PQ_TLS_POLICY_KEX)
-        assert_string_equal(pq_tls_info(p.client)->group, "x25519");
-    /* A failure stays, and no byte of data passes. */
-    assert_int_equal(pq_tls_handshake(p.server), p.server_result);
-    assert_true(pq_tls_write(p.server, "x", 1, &n) < 0);
-    assert_true(pq_tls_read(p.client, byte, sizeof byte, &n) < 0);
-    pair_free(&p);
-}
-
-static struct expected alert(const char *text) { return (struct expected){PQ_E_AUTH, PQ_TLS_PEER_ALERT, text}; }
-static struct expected handshake_alert(void)
-{
-    return (struct expected){PQ_E_PROTOCOL, PQ_TLS_PEER_ALERT, "handshake failure"};
+    refused_run(world.crypto, client, server, name, at_client, at_server);
 }
 
 /* --- the peer's certificate -----------------------------------------------------------------------------------------
@@ -110,8 +73,8 @@ static void check_dates(long from_s, long to_s, enum pq_tls_reason reason, const
     struct pq_tls_settings with_good = pair_settings(PQ_MODE_HYBRID, 3, good, root),
                            with_bad = pair_settings(PQ_MODE_HYBRID, 3, bad, root);
     struct expected found = {PQ_E_AUTH, reason, says};
-    run(&with_good, &with_bad, "leaf.example", found, alert(alert_text));
-    run(&with_bad, &with_good, "leaf.example", alert(alert_text), found);
+    run(&with_good, &with_bad, "leaf.example", found, refused_alert(alert_text));
+    run(&with_bad, &with_good, "leaf.example", refused_alert(alert_text), found);
 }
 static void expired(void **state)
 {
@@ -137,7 +100,7 @@ static void issuer_expired(void **state)
                            c = pair_settings(PQ_MODE_CLASSICAL, 3, NULL, root);
     run(&c, &s, "leaf.example",
         (struct expected){PQ_E_AUTH, PQ_TLS_EXPIRED, "the peer's issuer's certificate (CN=between) expired"},
-        alert("certificate expired"));
+        refused_alert("certificate expired"));
 }
 static void wrong_name(void **state)
 {
@@ -147,7 +110,7 @@ static void wrong_name(void **state)
                            c = pair_settings(PQ_MODE_CLASSICAL, 3, NULL, root);
     run(&c, &s, "other.example",
         (struct expected){PQ_E_AUTH, PQ_TLS_WRONG_NAME, "(CN=leaf) does not show the name other.example"},
-        alert("bad certificate"));
+        refused_alert("bad certificate"));
 }
 static void untrusted(void **state)
 {
@@ -161,21 +124,21 @@ static void untrusted(void **state)
     struct pq_tls_settings s = pair_settings(PQ_MODE_CLASSICAL, 3, leaf, NULL),
                            c = pair_settings(PQ_MODE_CLASSICAL, 3, NULL, other);
     struct expected e = {PQ_E_AUTH, PQ_TLS_UNTRUSTED, "leads to no trust anchor"};
-    run(&c, &s, "leaf.example", e, alert("unknown CA"));
+    run(&c, &s, "leaf.example", e, refused_alert("unknown CA"));
     c = pair_settings(PQ_MODE_CLASSICAL, 3, NULL, impostor);
-    run(&c, &s, "leaf.example", e, alert("unknown CA"));
+    run(&c, &s, "leaf.example", e, refused_alert("unknown CA"));
     c.ca = NULL;
-    run(&c, &s, "leaf.example", e, alert("unknown CA"));
+    run(&c, &s, "leaf.example", e, refused_alert("unknown CA"));
     c = pair_settings(PQ_MODE_CLASSICAL, 3, NULL, root);
     s = pair_settings(PQ_MODE_CLASSICAL, 3, alone, NULL);
     run(&c, &s, "leaf.example", (struct expected){PQ_E_AUTH, PQ_TLS_UNTRUSTED, "(CN=alone) is self-signed"},
-        alert("unknown CA"));
+        refused_alert("unknown CA"));
     /* And a client that the server does not trust, which says so only after the client thinks that it is connected. */
     root = root_of("p384");
     leaf = leaf_of(root, "p384");
     s = pair_settings(PQ_MODE_CLASSICAL, 3, leaf, other);
     c = pair_settings(PQ_MODE_CLASSICAL, 3, leaf, root);
-    run(&c, &s, "leaf.example", alert("it does not trust our certificate's authority"), e);
+    run(&c, &s, "leaf.example", refused_alert("it does not trust our certificate's authority"), e);
 }
 static void wrong_key_usage(void **state)
 {
@@ -188,11 +151,12 @@ static void wrong_key_usage(void **state)
     struct pq_tls_settings s = pair_settings(PQ_MODE_CLASSICAL, 3, leaf, NULL),
                            c = pair_settings(PQ_MODE_CLASSICAL, 3, NULL, root);
     run(&c, &s, "leaf.example", (struct expected){PQ_E_AUTH, PQ_TLS_BAD_CERTIFICATE, "unsuitable certificate purpose"},
-        alert("unsupported certificate"));
+        refused_alert("unsupported certificate"));
     /* Issued by a leaf: */
     const struct cert *below = leaf_of(leaf, "p384");
     s = pair_settings(PQ_MODE_CLASSICAL, 3, below, NULL);
-    run(&c, &s, "leaf.example", (struct expected){PQ_E_AUTH, PQ_TLS_BAD_CERTIFICATE, "is not acceptable"}, alert(""));
+    run(&c, &s, "leaf.example", (struct expected){PQ_E_AUTH, PQ_TLS_BAD_CERTIFICATE, "is not acceptable"},
+        refused_alert(""));
 }
 static void too_weak(void **state)
 {
@@ -210,55 +174,6 @@ static void too_weak(void **state)
     (void)c;
 }
 
-/* --- revocation -----------------------------------------------------------------------------------------------------
- */
-
-static void revocation(void **state)
-{
-    (void)state;
-    const struct cert *root = root_of("ML-DSA-65");
-    const struct cert *between =
-        certs_make(&world, (struct cert_how){.algorithm = "ML-DSA-65", .name = "between", .issuer = root, .ca = true});
-    const struct cert *leaf = leaf_of(between, "ML-DSA-65");
-    const struct cert *stranger =
-        certs_make(&world, (struct cert_how){.algorithm = "ML-DSA-65", .name = "between", .ca = true});
-    struct pq_tls_settings s = pair_settings(PQ_MODE_HYBRID, 3, leaf, NULL),
-                           c = pair_settings(PQ_MODE_HYBRID, 3, NULL, root);
-    static const struct expected stale = {PQ_E_AUTH, PQ_TLS_CRL_STALE, ""};
-    struct pair p;
-
-    c.crl = (char *)(uintptr_t)certs_crl(&world, "good", between, NULL, -60, 3600);
-    pair_new(&p, world.crypto, &c, &s, "leaf.example", PAIR_PLAIN);
-    pair_expect_done(&p); /* and no list of the root is needed for that */
-    pair_free(&p);
-
-    c.crl = (char *)(uintptr_t)certs_crl(&world, "revokes", between, leaf, -60, 3600);
-    run(&c, &s, "leaf.example", (struct expected){PQ_E_AUTH, PQ_TLS_REVOKED, "(CN=leaf) is revoked"},
-        alert("our certificate is revoked"));
-    c.crl = (char *)(uintptr_t)certs_crl(&world, "old", between, NULL, -7200, -3600);
-    run(&c, &s, "leaf.example", stale, alert(""));
-    c.crl = (char *)(uintptr_t)certs_crl(&world, "early", between, NULL, 3600, 7200);
-    run(&c, &s, "leaf.example", stale, alert(""));
-    c.crl = (char *)(uintptr_t)certs_crl(&world, "of-root-only", root, NULL, -60, 3600);
-    run(&c, &s, "leaf.example", (struct expected){PQ_E_AUTH, PQ_TLS_CRL_STALE, "no revocation list of its issuer"},
-        alert(""));
-    c.crl = (char *)(uintptr_t)certs_crl(&world, "forged", stranger, NULL, -60, 3600);
-    run(&c, &s, "leaf.example", stale, alert(""));
-
-    const char *both[] = {certs_crl(&world, "a", between, NULL, -60, 3600),
-                          certs_crl(&world, "b", root, between, -60, 3600)};
-    char text[40000] = "";
-    for (size_t i = 0; i < PQ_COUNT(both); i++) {
-        FILE *f = fopen(both[i], "r");
-        size_t at = strlen(text);
-        text[at + fread(text + at, 1, sizeof text - at - 1, f)] = 0;
-        fclose(f);
-    }
-    c.crl = (char *)(uintptr_t)certs_file(&world, "both.crl", text, 0644);
-    run(&c, &s, "leaf.example",
-        (struct expected){PQ_E_AUTH, PQ_TLS_REVOKED, "issuer's certificate (CN=between) is revoked"}, alert("revoked"));
-}
-
 /* --- what both have to agree on
  * --------------------------------------------------------------------------------------- */
 
@@ -271,10 +186,10 @@ static void no_certificate(void **state)
     struct pq_tls_settings s = pair_settings(PQ_MODE_HYBRID, 3, leaf, root),
                            c = pair_settings(PQ_MODE_HYBRID, 3, NULL, root);
     struct expected found = {PQ_E_AUTH, PQ_TLS_NO_CERTIFICATE, "mldsa65:mldsa87"};
-    run(&c, &s, "leaf.example", alert("certificate required"), found);
+    run(&c, &s, "leaf.example", refused_alert("certificate required"), found);
     c = pair_settings(PQ_MODE_HYBRID, 1, weaker, root); /* has one that the server's sigalgs do not take */
     c.policy.ciphersuites = (char *)(uintptr_t)"TLS_AES_256_GCM_SHA384";
-    run(&c, &s, "leaf.example", alert("certificate required"), found);
+    run(&c, &s, "leaf.example", refused_alert("certificate required"), found);
 }
 static void certificates_too_long(void **state)
 {
@@ -292,7 +207,7 @@ static void no_shared_group(void **state)
     const struct cert *root = root_of("ML-DSA-65"), *leaf = leaf_of(root, "ML-DSA-65");
     struct pq_tls_settings s = pair_settings(PQ_MODE_HYBRID, 3, leaf, NULL),
                            c = pair_settings(PQ_MODE_PURE, 3, NULL, root);
-    run(&c, &s, "leaf.example", handshake_alert(),
+    run(&c, &s, "leaf.example", refused_handshake(),
         (struct expected){PQ_E_PROTOCOL, PQ_TLS_NO_SHARED_GROUP,
                           "give the peer one of X25519MLKEM768:SecP256r1MLKEM768"});
 }
@@ -303,7 +218,7 @@ static void no_shared_sigalg(void **state)
     struct pq_tls_settings s = pair_settings(PQ_MODE_HYBRID, 3, leaf, NULL),
                            c = pair_settings(PQ_MODE_HYBRID, 3, NULL, root);
     c.policy.sigalgs = (char *)(uintptr_t)"ecdsa_secp384r1_sha384";
-    run(&c, &s, "leaf.example", handshake_alert(),
+    run(&c, &s, "leaf.example", refused_handshake(),
         (struct expected){PQ_E_PROTOCOL, PQ_TLS_NO_SHARED_SIGALG, "give the peer one of mldsa65:mldsa87"});
 }
 static void no_shared_cipher(void **state)
@@ -313,7 +228,8 @@ static void no_shared_cipher(void **state)
     struct pq_tls_settings s = pair_settings(PQ_MODE_HYBRID, 3, leaf, NULL),
                            c = pair_settings(PQ_MODE_HYBRID, 3, NULL, root);
     c.policy.ciphersuites = (char *)(uintptr_t)"TLS_AES_128_GCM_SHA256";
-    run(&c, &s, "leaf.example", handshake_alert(), (struct expected){PQ_E_PROTOCOL, PQ_TLS_NO_SHARED_CIPHER, "cipher"});
+    run(&c, &s, "leaf.example", refused_handshake(),
+        (struct expected){PQ_E_PROTOCOL, PQ_TLS_NO_SHARED_CIPHER, "cipher"});
 }
 static void other_application_protocol(void **state)
 {
@@ -341,10 +257,10 @@ static void policy_kex(void **state)
         c.policy.groups = (char *)(uintptr_t)"x25519";
         s.policy.groups = (char *)(uintptr_t)"X25519MLKEM768:x25519";
         s.policy.require_pq_kex = true;
-        run(&c, &s, "leaf.example", handshake_alert(), refused);
+        run(&c, &s, "leaf.example", refused_handshake(), refused);
         s.policy.require_pq_kex = false;
         c.policy.require_pq_kex = true;
-        run(&c, &s, "leaf.example", refused, handshake_alert());
+        run(&c, &s, "leaf.example", refused, refused_handshake());
     }
     /* A client that can do better is asked for it, and then it holds. */
     struct pq_tls_settings s = pair_settings(PQ_MODE_HYBRID, 3, leaf, NULL),
@@ -386,8 +302,8 @@ static void policy_auth(void **state)
         judge.policy.require_pq_auth = true;
         judge.policy.sigalgs = judged.policy.sigalgs = (char *)(uintptr_t)"mldsa65:ecdsa_secp384r1_sha384";
         if (rows[i].refused) {
-            run(&judge, &judged, "leaf.example", refused, handshake_alert());
-            run(&judged, &judge, "leaf.example", handshake_alert(), refused);
+            run(&judge, &judged, "leaf.example", refused, refused_handshake());
+            run(&judged, &judge, "leaf.example", refused_handshake(), refused);
             continue;
         }
         struct pair p;
@@ -454,8 +370,8 @@ static void old_version(void **state)
             if (!server)
                 SSL_do_handshake(peer);
         }
-        expect(server ? "server" : "client", l.t, e,
-               (struct expected){PQ_E_PROTOCOL, PQ_TLS_VERSION, "enable TLS 1.3"});
+        refused_expect(server ? "server" : "client", l.t, e,
+                       (struct expected){PQ_E_PROTOCOL, PQ_TLS_VERSION, "enable TLS 1.3"});
         SSL_free(peer);
         pair_free(&l.p);
     }
@@ -476,8 +392,8 @@ static void plain_text(void **state)
         assert_int_equal(pq_tls_handshake(l.t), PQ_E_WANT_READ);
         size_t len = i / 2 == 4 ? 8 : strlen(texts[i / 2]);
         assert_int_equal(send(l.fd, texts[i / 2], len, 0), len);
-        expect(texts[i / 2], l.t, pq_tls_handshake(l.t),
-               (struct expected){PQ_E_PROTOCOL, PQ_TLS_NOT_TLS, "does not speak TLS"});
+        refused_expect(texts[i / 2], l.t, pq_tls_handshake(l.t),
+                       (struct expected){PQ_E_PROTOCOL, PQ_TLS_NOT_TLS, "does not speak TLS"});
         pair_free(&l.p);
     }
 }
@@ -486,7 +402,7 @@ static void short_plain_text(void **state)
     (void)state;
     struct lone l = lone(true);
     assert_int_equal(send(l.fd, "h", 1, 0), 1);
-    expect("server", l.t, pq_tls_handshake(l.t), (struct expected){PQ_E_PROTOCOL, PQ_TLS_NOT_TLS, ""});
+    refused_expect("server", l.t, pq_tls_handshake(l.t), (struct expected){PQ_E_PROTOCOL, PQ_TLS_NOT_TLS, ""});
     pair_free(&l.p);
 }
 static void broken_protocol(void **state)
@@ -495,8 +411,8 @@ static void broken_protocol(void **state)
     (void)state;
     struct lone l = lone(true);
     assert_int_equal(send(l.fd, record, sizeof record, 0), sizeof record);
-    expect("server", l.t, pq_tls_handshake(l.t),
-           (struct expected){PQ_E_PROTOCOL, PQ_TLS_PROTOCOL, "broke the protocol"});
+    refused_expect("server", l.t, pq_tls_handshake(l.t),
+                   (struct expected){PQ_E_PROTOCOL, PQ_TLS_PROTOCOL, "broke the protocol"});
     unsigned char answer[7];
     assert_int_equal(recv(l.fd, answer, sizeof answer, 0), 7);
     assert_int_equal(answer[0], 21); /* an alert, and it is fatal */
@@ -510,8 +426,8 @@ static void a_first_message_that_is_too_long(void **state)
     (void)state;
     struct lone l = lone(true);
     assert_int_equal(send(l.fd, record, sizeof record, 0), sizeof record);
-    expect("server", l.t, pq_tls_handshake(l.t),
-           (struct expected){PQ_E_PROTOCOL, PQ_TLS_PROTOCOL, "longer than TLS allows"});
+    refused_expect("server", l.t, pq_tls_handshake(l.t),
+                   (struct expected){PQ_E_PROTOCOL, PQ_TLS_PROTOCOL, "longer than TLS allows"});
     pair_free(&l.p);
 }
 /* Coefficients of an ML-KEM key beyond the modulus (FIPS 203, 7.2) are the peer's fault, not our library's. */
@@ -533,8 +449,8 @@ static void a_key_share_that_is_no_key(void **state)
     assert_non_null(at);
     memset(at + sizeof share, 0xff, 30);
     assert_int_equal(send(l.fd, hello, (size_t)len, 0), len);
-    expect("server", l.t, pq_tls_handshake(l.t),
-           (struct expected){PQ_E_PROTOCOL, PQ_TLS_PROTOCOL, "the peer broke the protocol"});
+    refused_expect("server", l.t, pq_tls_handshake(l.t),
+                   (struct expected){PQ_E_PROTOCOL, PQ_TLS_PROTOCOL, "the peer broke the protocol"});
     SSL_free(ssl);
     SSL_CTX_free(context);
     ERR_clear_error();
@@ -547,8 +463,8 @@ static void end_during_the_handshake(void **state)
         struct lone l = lone(server);
         assert_int_equal(pq_tls_handshake(l.t), PQ_E_WANT_READ);
         shutdown(l.fd, SHUT_WR);
-        expect("end", l.t, pq_tls_handshake(l.t),
-               (struct expected){PQ_E_RESET, PQ_TLS_RESET, "closed the connection during the handshake"});
+        refused_expect("end", l.t, pq_tls_handshake(l.t),
+                       (struct expected){PQ_E_RESET, PQ_TLS_RESET, "closed the connection during the handshake"});
         pair_free(&l.p);
     }
 }
@@ -565,7 +481,7 @@ static void errors_of_the_kernel(void **state)
     for (size_t i = 0; i < PQ_COUNT(rows); i++) {
         struct lone l = lone(true);
         recv_errno = rows[i].err;
-        expect("server", l.t, pq_tls_handshake(l.t), rows[i].e);
+        refused_expect("server", l.t, pq_tls_handshake(l.t), rows[i].e);
         recv_errno = 0;
         pair_free(&l.p);
     }
@@ -585,7 +501,7 @@ static void alert_is_read_when_a_write_fails(void **state)
     assert_int_equal(pq_tls_reason(p.server), PQ_TLS_NO_CERTIFICATE);
     close(p.server_fd);
     p.server_fd = -1;
-    expect("client", p.client, pq_tls_write(p.client, "x", 1, &n), alert("certificate required"));
+    refused_expect("client", p.client, pq_tls_write(p.client, "x", 1, &n), refused_alert("certificate required"));
     pair_free(&p);
 }
 
@@ -600,7 +516,6 @@ int main(void)
         TEST(untrusted),
         TEST(wrong_key_usage),
         TEST(too_weak),
-        TEST(revocation),
         TEST(no_certificate),
         TEST(certificates_too_long),
         TEST(no_shared_group),
