@@ -65,6 +65,7 @@ static struct pq_handshake_key key_of(enum pq_proxy_direction d, const struct pq
     snprintf(k.group, sizeof k.group, "%s", i->group ? i->group : "");
     snprintf(k.signature, sizeof k.signature, "%s", i->signature ? i->signature : "");
     snprintf(k.own_signature, sizeof k.own_signature, "%s", i->own_signature ? i->own_signature : "");
+    snprintf(k.own_signature, sizeof k.own_signature, "%s", i->own_signature ? i->own_signature : "");
     k.resumed = i->resumed;
     k.hello_retry = i->hello_retry;
     return k;

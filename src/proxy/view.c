@@ -258,17 +258,25 @@ static int put_subject(struct pq_json *j, X509 *leaf)
     return 0;
 }
 
+static int load_chain(struct pq_crypto *crypto, const struct pq_view *v, const char *path, STACK_OF(X509) * *out,
+                      struct pq_why *why)
+{
+    struct pq_span pem;
+    if (!v->files)
+        return pq_tls_load_chain_file(pq_crypto_libctx(crypto), path, out, why);
+    if (pq_files_get(v->files, path, &pem) < 0)
+        return pq_why(why, PQ_E_NOT_FOUND, "%s was not read", path);
+    return pq_tls_load_chain(pq_crypto_libctx(crypto), path, pem, out, why);
+}
+
 static int put_certificate(struct pq_json *j, struct pq_crypto *crypto, const struct pq_view *v,
                            const struct pq_proxy_listener *l, const struct pq_tls_identity *identity, size_t number,
                            struct pq_why *why)
 {
     DEFER(pq_x509_stack_freep) STACK_OF(X509) *chain = NULL;
-    struct pq_span pem;
     char until[40];
     struct tm tm = {0};
-    if (pq_files_get(v->files, identity->certificate, &pem) < 0)
-        return pq_why(why, PQ_E_NOT_FOUND, "%s was not read", identity->certificate);
-    TRY(pq_tls_load_chain(pq_crypto_libctx(crypto), identity->certificate, pem, &chain, why));
+    TRY(load_chain(crypto, v, identity->certificate, &chain, why));
     X509 *leaf = sk_X509_value(chain, 0);
     time_t end = first_end(chain);
     gmtime_r(&end, &tm);
@@ -303,7 +311,7 @@ static int put_certificates(struct pq_json *j, struct pq_crypto *crypto, const s
 static void put_files(struct pq_json *j, const struct pq_files *files)
 {
     pq_json_open(j, "files", '[');
-    for (size_t i = 0; i < pq_files_count(files); i++)
+    for (size_t i = 0; files && i < pq_files_count(files); i++)
         pq_json_text(j, NULL, pq_files_path(files, i));
     pq_json_close(j, ']');
 }

@@ -19,7 +19,7 @@ enum { PQ_VIEW_MAX = 16 << 20 }; /* bytes that a buffer for it should allow */
 struct pq_view {
     const char *file; /* the configuration's */
     const struct pq_proxy_config *config;
-    const struct pq_files *files; /* with the certificates that it names */
+    const struct pq_files *files; /* with the certificates that it names; NULL: they are read from where they are */
     uint64_t generation;
 };
 PQ_MUST_CHECK int pq_view_write(struct pq_crypto *crypto, const struct pq_view *v, struct pq_buf *out,
