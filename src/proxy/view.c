@@ -109,13 +109,8 @@ static void put_tls(struct pq_json *j, const struct pq_proxy_config *c, const st
     pq_json_close(j, ']');
     pq_json_text(j, "ca", s.ca);
     put_optional(j, "crl", s.crl);
-    pq_json_text(j, "crl_stale",
-                 either(own->crl_stale, general->crl_stale, PQ_PROXY_CRL_REFUSE) == PQ_PROXY_CRL_REFUSE ? "refuse"
-                                                                                                        : "warn");
-    pq_json_text(j, "first_flight",
-                 either(own->first_flight, general->first_flight, PQ_PROXY_FIRST_WHOLE) == PQ_PROXY_FIRST_WHOLE
-                     ? "whole"
-                     : "classical");
+    pq_json_text(j, "crl_stale", s.crl_stale == PQ_TLS_CRL_REFUSE ? "refuse" : "warn");
+    pq_json_text(j, "first_flight", s.first_flight_classical ? "classical" : "whole");
     pq_json_bool(j, "resumption", either(own->resumption, general->resumption, true));
     if (most)
         put_size(j, "certificates_max", most);
@@ -261,11 +256,9 @@ static int put_subject(struct pq_json *j, X509 *leaf)
 static int load_chain(struct pq_crypto *crypto, const struct pq_view *v, const char *path, STACK_OF(X509) * *out,
                       struct pq_why *why)
 {
+    DEFER(pq_buf_free) struct pq_buf own = {0};
     struct pq_span pem;
-    if (!v->files)
-        return pq_tls_load_chain_file(pq_crypto_libctx(crypto), path, out, why);
-    if (pq_files_get(v->files, path, &pem) < 0)
-        return pq_why(why, PQ_E_NOT_FOUND, "%s was not read", path);
+    TRY(pq_tls_contents(v->files, path, false, &own, &pem, why));
     return pq_tls_load_chain(pq_crypto_libctx(crypto), path, pem, out, why);
 }
 

@@ -6,7 +6,7 @@
  *         listener's tls whole: as JSON is YAML it can be used as one. Keys of keys are paths; a token's PIN is left
  *         out. "certificates" are our own, by listener and identity.
  * Owns:   nothing; the text is appended to the caller's buffer.
- * Errors: PQ_E_NOMEM, PQ_E_TOO_LONG (out->cap); PQ_E_NOT_FOUND and what pq_tls_load_chain() gives, for a certificate.
+ * Errors: PQ_E_NOMEM, PQ_E_TOO_LONG (out->cap); what pq_tls_contents() and pq_tls_load_chain() give, for a certificate.
  */
 #ifndef PQ_PROXY_VIEW_H
 #define PQ_PROXY_VIEW_H
