@@ -300,11 +300,15 @@ static void end_of_stream(struct pq_session *s, int e)
         pq_session_fail(s, e, "%s", e == PQ_E_CLOSED ? "the peer closed the connection" : pq_error_text(e));
 }
 
+/* A turn ends after some reads, since other sessions wait; of what TLS holds already no event tells, so that is read
+ * too, and no more taken in for it. */
 static void read_turn(struct pq_session *s)
 {
     uint8_t bytes[READ_SIZE];
-    for (int i = 0; i < READS_A_TURN; i++) {
+    for (int i = 0; i < READS_A_TURN || s->tls; i++) {
         size_t n = 0;
+        if (s->tls)
+            pq_tls_hold(s->tls, i >= READS_A_TURN);
         int e = read_some(s, bytes, sizeof bytes, &n);
         if (e == PQ_E_WANT_READ)
             return;
@@ -320,8 +324,6 @@ static void read_turn(struct pq_session *s)
         if (!s->tls && n < sizeof bytes)
             return;
     }
-    if (s->tls && pq_tls_pending(s->tls))
-        ev_feed_event(s->loop, &s->io, EV_READ);
 }
 
 /* --- the loop's callbacks ----------------------------------------------------------------------------------------- */

@@ -190,12 +190,19 @@ static int flow_pump(struct pq_relay *r, enum pq_relay_side source)
     struct pq_flow *f = &r->flow[source];
     struct pq_relay_end *s = &r->end[source];
     bool more = true;
-    /* What TLS has decrypted already no event tells of, so that much is always moved. */
-    for (int turn = 0; more && (turn < TURNS_MAX || (s->tls && pq_tls_pending(s->tls))); turn++) {
+    int e = 0;
+    /* Of what TLS holds already no event tells, so that much is always moved; no more is taken in for it. */
+    for (int turn = 0; e == 0 && more && (turn < TURNS_MAX || s->tls); turn++) {
         more = false;
-        TRY(fill(r, source, &more));
-        TRY(drain(r, source, &more));
+        if (turn == TURNS_MAX)
+            pq_tls_hold(s->tls, true);
+        e = fill(r, source, &more);
+        if (e == 0)
+            e = drain(r, source, &more);
     }
+    if (s->tls)
+        pq_tls_hold(s->tls, false);
+    TRY(e);
     pass_end(r, source);
     if (f->ring.len == 0)
         pq_ring_release(&f->ring, r->pool);

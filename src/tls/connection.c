@@ -9,6 +9,12 @@
 #include "crypto/kind.h"
 #include "tls/load.h"
 
+enum {
+    FETCHES = 16, /* from the socket in one call, so that no peer keeps a call to itself */
+    IDLE_TALK_MAX = 64,
+    IDLE_TALK_DATA = 64 << 10
+};
+
 void pq_tls_free(struct pq_tls *t)
 {
     if (!t)
@@ -137,6 +143,7 @@ static int finish(struct pq_tls *t)
                             "the policy requires pq-auth, but the peer's signature is %s",
                             *t->info.signature ? t->info.signature : "missing");
     t->done = true;
+    t->accepted = t->context->role == PQ_TLS_SERVER;
     return 0;
 }
 
@@ -146,6 +153,7 @@ int pq_tls_handshake(struct pq_tls *t)
         return t->code;
     ERR_clear_error();
     t->transport.err = 0;
+    t->transport.fetches = FETCHES;
     int64_t start = pq_clock_thread_cpu_ns();
     int r = SSL_do_handshake(t->ssl);
     t->info.cpu_ns += pq_clock_thread_cpu_ns() - start;
@@ -162,6 +170,32 @@ int pq_tls_handshake(struct pq_tls *t)
 /* --- data ----------------------------------------------------------------------------------------------------------
  */
 
+/* KeyUpdates and tickets cost us work and carry no data. One a second may always come, and a burst of IDLE_TALK_MAX, as
+ * often as there are IDLE_TALK_DATA bytes of data between. */
+void pq_tls_note_idle_talk(struct pq_tls *t, int type)
+{
+    int64_t now = pq_clock_ns(), seconds = (now - t->idle_talk.last) / PQ_NS_PER_S;
+    bool talks = t->idle_talk.data < IDLE_TALK_DATA && seconds < t->idle_talk.count;
+    t->accepted |= type == SSL3_MT_NEWSESSION_TICKET;
+    t->idle_talk.count = talks ? t->idle_talk.count - (unsigned)seconds + 1 : 1;
+    t->idle_talk.data = talks ? t->idle_talk.data : 0;
+    t->idle_talk.last = now;
+}
+
+static int blame_idle_talk(struct pq_tls *t)
+{
+    return pq_tls_blame(t, PQ_E_PROTOCOL, PQ_TLS_KEY_UPDATES,
+                        "the peer sent more than %d KeyUpdate messages or tickets within a minute and no data between: "
+                        "update what it runs",
+                        IDLE_TALK_MAX);
+}
+
+static void noted_read(struct pq_tls *t, size_t n)
+{
+    t->accepted = true;
+    t->idle_talk.data += n;
+}
+
 int pq_tls_read(struct pq_tls *t, void *out, size_t size, size_t *n)
 {
     if (!t->done || size == 0)
@@ -170,17 +204,25 @@ int pq_tls_read(struct pq_tls *t, void *out, size_t size, size_t *n)
         return t->code;
     if (t->read_closed)
         return PQ_E_CLOSED;
-    size_t got = 0;
-    ERR_clear_error();
-    t->transport.err = 0;
-    int r = SSL_read_ex(t->ssl, out, size, &got);
-    if (r == 1) {
-        *n = got;
-        return 0;
+    t->transport.fetches = t->held ? 0 : FETCHES;
+    for (;;) {
+        size_t got = 0;
+        ERR_clear_error();
+        t->transport.err = 0;
+        int r = SSL_read_ex(t->ssl, out, size, &got);
+        if (t->idle_talk.count > IDLE_TALK_MAX)
+            return blame_idle_talk(t);
+        if (r == 1) {
+            noted_read(t, got);
+            *n = got;
+            return 0;
+        }
+        int e = pq_tls_judge_failure(t, r);
+        t->read_closed = e == PQ_E_CLOSED;
+        /* A message without data ended the call; what came behind it no event tells of. */
+        if (e != PQ_E_WANT_READ || t->transport.err)
+            return e;
     }
-    int e = pq_tls_judge_failure(t, r);
-    t->read_closed = e == PQ_E_CLOSED;
-    return e;
 }
 
 /* Under TLS 1.3 a client may write before the server refused its certificate; when the write then fails, the alert that
@@ -191,6 +233,7 @@ static int judge_write_failure(struct pq_tls *t, int returned)
     size_t n;
     if (SSL_get_error(t->ssl, returned) == SSL_ERROR_SYSCALL && t->transport.err != ENOMEM) {
         ERR_clear_error();
+        t->transport.fetches = FETCHES;
         int r = SSL_peek_ex(t->ssl, &byte, 1, &n);
         if (r != 1 && SSL_get_error(t->ssl, r) == SSL_ERROR_SSL)
             return pq_tls_judge_failure(t, r);
@@ -240,9 +283,11 @@ int pq_tls_close_notify(struct pq_tls *t)
 size_t pq_tls_pending(const struct pq_tls *t)
 {
     int n = SSL_pending(t->ssl);
-    return n > 0 ? (size_t)n : 0;
+    return n > 0 ? (size_t)n : (size_t)SSL_has_pending(t->ssl);
 }
 
+void pq_tls_hold(struct pq_tls *t, bool on) { t->held = on; }
+bool pq_tls_accepted(const struct pq_tls *t) { return t->accepted; }
 const struct pq_tls_info *pq_tls_info(const struct pq_tls *t) { return &t->info; }
 enum pq_tls_reason pq_tls_reason(const struct pq_tls *t) { return t->reason; }
 const char *pq_tls_failure(const struct pq_tls *t) { return t->failure; }

@@ -231,12 +231,15 @@ static int set_alpn(struct pq_tls_context *c, const struct pq_tls_settings *how,
  */
 
 /* RFC 8446, section 4.4.3: a second ClientHello follows a HelloRetryRequest and nothing else. */
-static void count_hellos(int sent, int version, int type, const void *bytes, size_t len, SSL *ssl, void *context)
+static void on_message(int sent, int version, int type, const void *bytes, size_t len, SSL *ssl, void *context)
 {
-    (void)sent, (void)version, (void)context;
+    (void)version, (void)context;
     struct pq_tls *t = SSL_get_app_data(ssl);
-    if (t && type == SSL3_RT_HANDSHAKE && len > 0 && *(const unsigned char *)bytes == SSL3_MT_CLIENT_HELLO)
-        t->client_hellos++;
+    if (!t || type != SSL3_RT_HANDSHAKE || len == 0)
+        return;
+    t->client_hellos += *(const unsigned char *)bytes == SSL3_MT_CLIENT_HELLO;
+    if (!sent && t->done)
+        pq_tls_note_idle_talk(t, *(const unsigned char *)bytes);
 }
 
 static int set_protocol(struct pq_tls_context *c, const struct pq_tls_settings *how, struct pq_why *why)
@@ -259,8 +262,9 @@ static int set_protocol(struct pq_tls_context *c, const struct pq_tls_settings *
     /* A read must return after each record: a flood of KeyUpdates would otherwise keep one connection's read to itself.
      */
     SSL_CTX_clear_mode(s, SSL_MODE_AUTO_RETRY);
+    SSL_CTX_set_read_ahead(s, 1); /* one recv for a record's header, its body and those behind it */
     SSL_CTX_set_session_cache_mode(s, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_msg_callback(s, count_hellos);
+    SSL_CTX_set_msg_callback(s, on_message);
     if (c->role == PQ_TLS_SERVER) {
         SSL_CTX_set_tlsext_servername_callback(s, pq_tls_hello_callback);
         SSL_CTX_set_tlsext_servername_arg(s, c);

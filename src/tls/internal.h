@@ -39,7 +39,13 @@ struct pq_tls {
     struct pq_strings names;
     struct pq_tls_info info;
     bool done, path_is_pq, write_waits, read_closed, notified, cannot_write;
+    bool held, accepted;
     unsigned client_hellos;
+    struct {
+        unsigned count; /* messages after the handshake, less one for each second since */
+        int64_t last;   /* ns, when the last came */
+        size_t data;    /* bytes read since the count was last put to zero */
+    } idle_talk;
     int code; /* what failed for good; 0: nothing yet */
     enum pq_tls_reason reason;
     char failure[512], peer[256], alpn[256];
@@ -65,6 +71,9 @@ enum { PQ_TLS_TICKET_HOURS = 2 }; /* how long a ticket is good: its key's hour a
 /* The key of this name, or with id NULL the current one. False: there is none, or it is too old. */
 bool pq_tls_ticket_key_find(const struct pq_tls_ticket_keys *k, const uint8_t id[16], int64_t now,
                             struct pq_tls_ticket_key *out);
+
+/* A handshake message came after the handshake. */
+void pq_tls_note_idle_talk(struct pq_tls *t, int type);
 
 /* Callbacks: the peer's chain, names and pq-auth; pq-kex at a server that sees no certificate. */
 int pq_tls_verify_callback(X509_STORE_CTX *store, void *context);

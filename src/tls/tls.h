@@ -112,6 +112,7 @@ enum pq_tls_role pq_tls_context_role(const struct pq_tls_context *t);
     X(NO_SHARED_CIPHER, "no-shared-cipher")                                                                            \
     X(POLICY_KEX, "policy-pq-kex")                                                                                     \
     X(POLICY_AUTH, "policy-pq-auth")                                                                                   \
+    X(KEY_UPDATES, "key-updates")                                                                                      \
     X(NOT_TLS, "not-tls")                                                                                              \
     X(PEER_ALERT, "peer-alert")                                                                                        \
     X(RESET, "reset")                                                                                                  \
@@ -160,8 +161,15 @@ PQ_MUST_CHECK int pq_tls_write(struct pq_tls *t, const void *bytes, size_t size,
 /* Sends close_notify: the end of our direction; reading goes on. Once is enough, more do nothing. PQ_E_USAGE while a
  * write still has to be called again: half a record is out. */
 PQ_MUST_CHECK int pq_tls_close_notify(struct pq_tls *t);
-/* Bytes decrypted and not yet read: poll(2) won't tell of them. */
+/* Bytes that came and were not yet read, which poll(2) won't tell of: as many as are decrypted; 1 where some are not,
+ * which may be no whole record. After pq_tls_handshake() there may be some already. */
 size_t pq_tls_pending(const struct pq_tls *t);
+/* While held, reads give what has come already and take nothing more from the descriptor: so a turn of a loop ends
+ * soon, and leaves nothing behind that poll(2) would not tell of. */
+void pq_tls_hold(struct pq_tls *t, bool on);
+/* The peer has shown that it accepts us: at a server always once the handshake is done, at a client once a ticket or
+ * data came. */
+bool pq_tls_accepted(const struct pq_tls *t);
 
 const struct pq_tls_info *pq_tls_info(const struct pq_tls *t);
 enum pq_tls_reason pq_tls_reason(const struct pq_tls *t);

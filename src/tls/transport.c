@@ -44,6 +44,11 @@ static ssize_t give(struct pq_transport *t, const void *bytes, size_t len)
 /* The bytes that came, 0 at the end of the stream, or -1 with err set. */
 static ssize_t fetch(struct pq_transport *t, void *out, size_t size)
 {
+    if (t->fetches == 0) {
+        t->err = EAGAIN;
+        return -1;
+    }
+    t->fetches--;
     if (!t->other) {
         ssize_t n;
         do

@@ -19,6 +19,7 @@ struct pq_transport {
     struct pq_buf in, out;      /* in: memory only; out: the flight being collected, or what is left of it */
     bool collect;               /* until the handshake is done */
     bool eof;
+    unsigned fetches; /* how often libssl may still ask for more; then it is told that there is none */
     int err;
     uint8_t first[2]; /* the first bytes that came, to tell a peer that does not speak TLS */
     uint64_t received, sent;

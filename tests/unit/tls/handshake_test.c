@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "certs.h"
 #include "pair.h"
 #include "tls/internal.h"
@@ -27,6 +28,15 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t len, int flags)
         return -1;
     }
     return __real_send(fd, bytes, send_most && len > send_most ? send_most : len, flags);
+}
+
+static long receives;
+ssize_t __real_recv(int fd, void *out, size_t size, int flags);
+ssize_t __wrap_recv(int fd, void *out, size_t size, int flags);
+ssize_t __wrap_recv(int fd, void *out, size_t size, int flags)
+{
+    receives++;
+    return __real_recv(fd, out, size, flags);
 }
 
 static struct certs world;
@@ -422,23 +432,125 @@ static void half_close(struct pq_tls *ender, struct pq_tls *other)
 }
 
 /* A flood of KeyUpdates must not keep one read busy: it hands back after each. */
-static void a_read_returns_after_each_key_update(void **state)
+static void update_keys(struct pq_tls *t, int times)
 {
-    enum { UPDATES = 50 };
+    for (int i = 0; i < times; i++) {
+        assert_int_equal(SSL_key_update(t->ssl, SSL_KEY_UPDATE_NOT_REQUESTED), 1);
+        assert_int_equal(SSL_do_handshake(t->ssl), 1);
+    }
+}
+
+/* All that came in one piece is read without waiting for more: no event would tell of it. */
+static void data_behind_key_updates_is_not_left_lying(void **state)
+{
     (void)state;
     struct pair p = ready_pair();
-    for (int i = 0; i < UPDATES; i++) {
-        assert_int_equal(SSL_key_update(p.client->ssl, SSL_KEY_UPDATE_NOT_REQUESTED), 1);
-        assert_int_equal(SSL_do_handshake(p.client->ssl), 1);
-    }
     char in[8];
     size_t n = 0;
-    int reads = 0;
+    update_keys(p.client, 64);
     assert_int_equal(pq_tls_write(p.client, "end", 3, &n), 0);
-    while (pq_tls_read(p.server, in, sizeof in, &n) == PQ_E_WANT_READ)
-        reads++;
+    assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), 0);
     assert_int_equal(n, 3);
-    assert_int_equal(reads, UPDATES);
+    assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), PQ_E_WANT_READ);
+    pair_free(&p);
+}
+
+static void key_updates_without_end(void **state)
+{
+    (void)state;
+    struct pair p = ready_pair();
+    char in[8];
+    size_t n = 0;
+    update_keys(p.client, 64);
+    assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), PQ_E_WANT_READ);
+    update_keys(p.client, 1);
+    assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), PQ_E_PROTOCOL);
+    assert_int_equal(pq_tls_reason(p.server), PQ_TLS_KEY_UPDATES);
+    assert_string_equal(pq_tls_reason_label(PQ_TLS_KEY_UPDATES), "key-updates");
+    assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), PQ_E_PROTOCOL);
+    pair_free(&p);
+}
+
+/* Data between them, or time, lets more come. */
+static void key_updates_now_and_then(void **state)
+{
+    (void)state;
+    struct pair p = ready_pair();
+    static char bulk[16384], in[16384];
+    size_t n = 0;
+    for (int round = 0; round < 4; round++) {
+        update_keys(p.client, 40);
+        for (int i = 0; i < 4; i++) {
+            assert_int_equal(pq_tls_write(p.client, bulk, sizeof bulk, &n), 0);
+            assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), 0);
+            assert_int_equal(n, sizeof bulk);
+        }
+    }
+    for (int i = 0; i < 200; i++) { /* one a second */
+        update_keys(p.client, 1);
+        p.server->idle_talk.last -= PQ_NS_PER_S;
+        assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), PQ_E_WANT_READ);
+    }
+    pair_free(&p);
+}
+
+static void several_records_come_at_once(void **state)
+{
+    (void)state;
+    struct pair p = ready_pair();
+    char in[64];
+    size_t n = 0;
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(pq_tls_write(p.client, "0123456789", 10, &n), 0);
+    receives = 0;
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), 0);
+        assert_int_equal(n, 10);
+        assert_int_equal(pq_tls_pending(p.server) > 0, i < 7);
+    }
+    assert_int_equal(receives, 1);
+    assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), PQ_E_WANT_READ);
+    pair_free(&p);
+}
+
+/* What a turn leaves in the socket an event tells of; it leaves nothing elsewhere. */
+static void held_reads_take_only_what_came(void **state)
+{
+    (void)state;
+    struct pair p = ready_pair();
+    char in[64];
+    size_t n = 0;
+    assert_int_equal(pq_tls_write(p.client, "one", 3, &n), 0);
+    assert_int_equal(pq_tls_write(p.client, "two", 3, &n), 0);
+    pq_tls_hold(p.server, true);
+    assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), PQ_E_WANT_READ);
+    pq_tls_hold(p.server, false);
+    assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), 0);
+    assert_int_equal(pq_tls_write(p.client, "three", 5, &n), 0);
+    pq_tls_hold(p.server, true);
+    assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), 0);
+    assert_memory_equal(in, "two", 3);
+    assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), PQ_E_WANT_READ);
+    assert_int_equal(pq_tls_pending(p.server), 0);
+    pq_tls_hold(p.server, false);
+    assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), 0);
+    assert_memory_equal(in, "three", 5);
+    pair_free(&p);
+}
+
+static void a_client_learns_that_it_is_accepted(void **state)
+{
+    (void)state;
+    struct pair p = ready_pair();
+    char in[64];
+    size_t n = 0;
+    assert_true(pq_tls_accepted(p.server));
+    assert_false(pq_tls_accepted(p.client));
+    assert_int_equal(pq_tls_read(p.client, in, sizeof in, &n), PQ_E_WANT_READ);
+    assert_false(pq_tls_accepted(p.client));
+    assert_int_equal(pq_tls_write(p.server, "welcome", 7, &n), 0);
+    assert_int_equal(pq_tls_read(p.client, in, sizeof in, &n), 0);
+    assert_true(pq_tls_accepted(p.client));
     pair_free(&p);
 }
 
@@ -613,7 +725,12 @@ int main(void)
         TEST(post_quantum_group_costs_a_retry),
         TEST(long_flight_byte_by_byte),
         TEST(long_flight_through_a_narrow_socket),
-        TEST(a_read_returns_after_each_key_update),
+        TEST(data_behind_key_updates_is_not_left_lying),
+        TEST(key_updates_without_end),
+        TEST(key_updates_now_and_then),
+        TEST(several_records_come_at_once),
+        TEST(held_reads_take_only_what_came),
+        TEST(a_client_learns_that_it_is_accepted),
         TEST(half_close_by_client),
         TEST(half_close_by_server),
         TEST(end_without_close_notify_is_a_reset),
