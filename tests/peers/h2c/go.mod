@@ -1,0 +1,3 @@
+module pqplane/h2c
+
+go 1.24
