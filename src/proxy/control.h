@@ -23,7 +23,13 @@
     /* worker to supervisor */                                                                                         \
     X(READY, "ready")     /* serves that generation */                                                                 \
     X(REFUSED, "refused") /* can't serve that generation: status and text say why */                                   \
-    X(DONE, "done")       /* with the request whose type is status */
+    X(DONE, "done")       /* with the request whose type is status */                                                  \
+    /* supervisor to admin process, which sends PQ_CONTROL_DRAIN too */                                                \
+    X(VIEW, "view")     /* the configuration in force, of pq_view_write() */                                           \
+    X(ANSWER, "answer") /* to the request whose number is generation; status and text say why not */                   \
+    /* admin process to supervisor: generation is the request's number */                                              \
+    X(RELOAD, "reload")                                                                                                \
+    X(CONNECTIONS, "connections") /* answered with a file that holds a line for each connection */
 enum pq_control_type {
 #define X(name, label) PQ_CONTROL_##name,
     PQ_CONTROL_TYPES(X)

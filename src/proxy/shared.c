@@ -52,5 +52,6 @@ void pq_shared_clear(struct pq_worker_slot *slot)
 {
     pq_proxy_counters_close(&slot->counters);
     slot->open = 0;
+    slot->ready = 0;
     slot->pid = 0;
 }

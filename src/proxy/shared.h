@@ -21,11 +21,14 @@
 /* Retired workers keep their slots while their last connections go on. */
 enum { PQ_SHARED_SLOTS = 2 * PQ_PROXY_WORKERS_MAX };
 
+enum pq_shared_state { PQ_SHARED_STARTING, PQ_SHARED_SERVING, PQ_SHARED_DRAINING };
+
 struct pq_worker_slot {
     _Atomic int pid; /* 0: nobody's */
     _Atomic uint64_t restarts;
     _Atomic uint64_t log_dropped; /* lines of its log that were not taken */
     _Atomic int64_t open;         /* connections now */
+    _Atomic int wanted, ready;    /* there should be a worker here; it serves */
     struct pq_proxy_counters counters;
 };
 
@@ -35,6 +38,10 @@ struct pq_shared {
     _Atomic uint64_t log_dropped; /* the supervisor's own */
     _Atomic uint32_t used;        /* slots up to here have been used: memory of the others is not touched */
     struct pq_admission_table admission;
+    _Atomic int state;       /* enum pq_shared_state */
+    _Atomic int64_t started; /* unix seconds */
+    _Atomic uint64_t reloads, reloads_refused;
+    _Atomic int reload_refused; /* the latest one was */
     struct pq_worker_slot worker[PQ_SHARED_SLOTS];
 };
 
