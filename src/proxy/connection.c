@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "proxy/listing.h"
 #include "proxy/relay.h"
 
 /* How often a relay that lingers is looked at, in seconds. */
@@ -16,6 +17,7 @@ struct pq_connection {
     struct pq_connections *set;
     struct pq_route *route;
     struct pq_connection *next, **link; /* link points to what points here */
+    uint64_t id;
     enum phase phase;
     int fd[2]; /* by enum pq_relay_side */
     struct pq_tls *tls;
@@ -135,6 +137,8 @@ static void end(struct pq_connection *c, enum pq_proxy_end why, enum pq_tls_reas
     pq_metrics_ended(s->counters, direction(c), why, tls_reason, pq_clock_ns() - c->started);
     pq_relay_free(&c->relay);
     close_all(c, why, phase);
+    if (s->listed == c)
+        s->listed = c->next;
     *c->link = c->next;
     if (c->next)
         c->next->link = c->link;
@@ -431,6 +435,38 @@ static void enter_next(struct pq_connection *c)
     enter(c, next_phase[direction(c)][c->phase]);
 }
 
+/* --- what there is ----------------------------------------------------------------------------------------------- */
+static int tell_of(const struct pq_connection *c, struct pq_buf *out)
+{
+    const struct pq_connections *s = c->set;
+    /* Until it has ended, the handshake is its thread's. */
+    bool secured = c->tls && c->phase != HANDSHAKE;
+    const struct pq_row row = {.worker = (size_t)(s->slot - s->shared->worker),
+                               .id = c->id,
+                               .route = c->route->how->name,
+                               .direction = pq_proxy_direction_names[direction(c)],
+                               .state = phases[c->phase].name,
+                               .local = &c->address[PQ_RELAY_LOCAL],
+                               .peer = &c->address[PQ_RELAY_PEER],
+                               .tls = secured ? pq_tls_info(c->tls) : NULL,
+                               .bytes_up = c->relay.flow[PQ_RELAY_LOCAL].bytes,
+                               .bytes_down = c->relay.flow[PQ_RELAY_PEER].bytes,
+                               .age_ns = pq_clock_ns() - c->started,
+                               .idle_s = ev_now(s->loop) - c->active};
+    return pq_row_write(&row, out);
+}
+
+void pq_connections_list(struct pq_connections *s) { s->listed = s->first; }
+
+int pq_connections_rows(struct pq_connections *s, size_t most, struct pq_buf *out)
+{
+    for (; s->listed && most; most--) {
+        TRY(tell_of(s->listed, out));
+        s->listed = s->listed->next;
+    }
+    return s->listed ? 0 : PQ_E_CLOSED;
+}
+
 static void on_io(struct ev_loop *loop, ev_io *w, int revents)
 {
     (void)loop;
@@ -503,6 +539,7 @@ static void link_to_set(struct pq_connection *c)
     struct pq_connections *s = c->set;
     c->next = s->first;
     c->link = &s->first;
+    c->id = ++s->ids;
     if (s->first)
         s->first->link = &c->next;
     s->first = c;

@@ -37,6 +37,8 @@ struct pq_connections {
     struct pq_refusals refusals;
     int64_t judging[2]; /* peers' handshakes in flight: of strangers, of known addresses */
     struct pq_connection *first;
+    struct pq_connection *listed;  /* the next one that pq_connections_rows() tells of */
+    uint64_t ids;                  /* of the last one */
     int64_t count;                 /* in this process */
     void (*closed)(void *context); /* called after each connection's end; may be NULL */
     void *context;
@@ -50,6 +52,11 @@ PQ_MUST_CHECK int pq_connections_init(struct pq_connections *s, struct ev_loop *
 /* Ends all that are left, with that reason; waits for the step that the handshakes' thread is at. */
 void pq_connections_end(struct pq_connections *s, enum pq_proxy_end why);
 void pq_connections_free(struct pq_connections *s);
+
+/* Begins to tell of all connections that there are now; then, some at a time, a line for each (proxy/listing.h).
+ * PQ_E_CLOSED after the last one. */
+void pq_connections_list(struct pq_connections *s);
+PQ_MUST_CHECK int pq_connections_rows(struct pq_connections *s, size_t most, struct pq_buf *out);
 
 /* Takes the descriptor over, also where it then refuses the connection. from is the client's address. */
 void pq_connection_accept(struct pq_connections *s, struct pq_route *route, int fd, const struct pq_address *from);
