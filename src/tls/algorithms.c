@@ -1,5 +1,6 @@
 #include <openssl/err.h>
 #include <string.h>
+#include <strings.h>
 
 #include "crypto/kind.h"
 #include "tls/internal.h"
@@ -22,6 +23,32 @@ static const char *take_name(const char *list, char name[NAME_SIZE])
 
 /* A sign may stand before a name: '?' if known, '*' with a key share, '-' not. */
 static const char *bare(const char *name) { return name + strspn(name, "?*-"); }
+
+/* OpenSSL takes these for one another. */
+static const char *standard_name(const char *name)
+{
+    static const char *const same[][2] = {
+        {"P-256", "secp256r1"}, {"prime256v1", "secp256r1"}, {"P-384", "secp384r1"}, {"P-521", "secp521r1"}};
+    for (size_t i = 0; i < PQ_COUNT(same); i++)
+        if (strcasecmp(name, same[i][0]) == 0)
+            return same[i][1];
+    return name;
+}
+
+/* "DEFAULT" is OpenSSL's own list, and a "+" its older way to name signature schemes: these are left to it. */
+bool pq_tls_list_has(const char *list, const char *wanted)
+{
+    char name[NAME_SIZE];
+    bool has = false;
+    for (const char *at = list; *at;) {
+        at = take_name(at, name);
+        bool same = strcasecmp(standard_name(bare(name)), standard_name(wanted)) == 0;
+        if (*name == '-' && same)
+            return false;
+        has |= *name != '-' && (same || strcmp(bare(name), "DEFAULT") == 0 || strchr(name, '+'));
+    }
+    return has;
+}
 
 /* The first name in list that OpenSSL does not take alone, for the message. */
 static int blame_list(struct pq_why *why, const char *what, const char *list, int (*set)(SSL_CTX *, const char *),

@@ -21,6 +21,7 @@ void pq_tls_free(struct pq_tls *t)
         return;
     SSL_free(t->ssl);
     pq_transport_free(&t->transport);
+    pq_buf_free(&t->path);
     for (size_t i = 0; i < t->names.count; i++)
         free(t->names.at[i]);
     free(t->names.at);
@@ -28,7 +29,7 @@ void pq_tls_free(struct pq_tls *t)
     free(t);
 }
 
-/* One trailing dot marks a DNS name as complete; certificates do not show it. */
+/* One trailing dot marks a DNS name as complete (RFC 6066, section 3: not sent). */
 static int copy_names(struct pq_tls *t, const struct pq_strings *names)
 {
     if (!names || names->count == 0)
@@ -131,6 +132,13 @@ static void note_negotiated(struct pq_tls *t)
     t->info.pq_auth = t->path_is_pq && pq_tls_signature_is_pq(t->context, t->info.signature);
 }
 
+static void note_dates(struct pq_tls *t)
+{
+    struct pq_tls_path path;
+    if (t->path.len && pq_tls_path_decode(pq_span(t->path.at, t->path.len), &path) == 0)
+        t->info.not_after = pq_tls_path_not_after(&path);
+}
+
 /* The callbacks refused what falls short while an alert could still say so; nothing gets past here that they missed. */
 static int finish(struct pq_tls *t)
 {
@@ -142,6 +150,9 @@ static int finish(struct pq_tls *t)
         return pq_tls_blame(t, PQ_E_POLICY, PQ_TLS_POLICY_AUTH,
                             "the policy requires pq-auth, but the peer's signature is %s",
                             *t->info.signature ? t->info.signature : "missing");
+    if (pq_tls_path_note(t) < 0)
+        return pq_tls_blame(t, PQ_E_NOMEM, PQ_TLS_INTERNAL, "out of memory");
+    note_dates(t);
     t->done = true;
     t->accepted = t->context->role == PQ_TLS_SERVER;
     return 0;

@@ -23,6 +23,8 @@ struct pq_tls_context *pq_tls_context_ref(struct pq_tls_context *c)
     return c;
 }
 
+int64_t pq_tls_context_not_after(const struct pq_tls_context *c) { return c->not_after; }
+
 void pq_tls_context_free(struct pq_tls_context *c)
 {
     if (!c || atomic_fetch_sub_explicit(&c->references, 1, memory_order_acq_rel) != 1)
@@ -126,6 +128,13 @@ static int load_identity(OSSL_LIB_CTX *lib, const struct pq_files *files, const 
     return pq_tls_load_key(lib, id->key, pem, key, why);
 }
 
+static void note_not_after(struct pq_tls_context *c, const X509 *x)
+{
+    int64_t at = pq_tls_seconds(X509_get0_notAfter(x));
+    if (c->not_after == 0 || at < c->not_after)
+        c->not_after = at;
+}
+
 static int set_identity(struct pq_tls_context *c, const struct pq_files *files, const struct pq_tls_identity *id,
                         struct pq_why *why)
 {
@@ -152,6 +161,9 @@ static int set_identity(struct pq_tls_context *c, const struct pq_files *files, 
     }
     TRY(check_scheme(c, id->certificate, key, why));
     warn_of_dates(id->certificate, leaf);
+    note_not_after(c, leaf);
+    for (int i = 0; i < sk_X509_num(chain); i++)
+        note_not_after(c, sk_X509_value(chain, i));
     ERR_clear_error();
     if (!SSL_CTX_use_cert_and_key(c->ssl, leaf, key, chain, 0)) /* 0: replaces none */
         return ERR_GET_REASON(ERR_peek_last_error()) == SSL_R_NOT_REPLACING_CERTIFICATE

@@ -10,6 +10,7 @@
 
 #include <openssl/ssl.h>
 
+#include "tls/path.h"
 #include "tls/tls.h"
 #include "tls/transport.h"
 #include "tls/trust.h"
@@ -27,6 +28,7 @@ struct pq_tls_context {
     struct pq_buf alpn;     /* each a length and a name: as ALPN sends it */
     bool alpn_optional;
     struct pq_tls_trust trust;
+    int64_t not_after; /* the earliest of our chains, unix s; 0: none */
     _Atomic unsigned references;
 };
 
@@ -38,6 +40,7 @@ struct pq_tls {
     struct pq_transport transport;
     struct pq_strings names;
     struct pq_tls_info info;
+    struct pq_buf path; /* what authenticated the peer, see path.h; empty where nothing did */
     bool done, path_is_pq, write_waits, read_closed, notified, cannot_write;
     bool held, accepted;
     unsigned client_hellos;
@@ -81,6 +84,19 @@ int pq_tls_hello_callback(SSL *ssl, int *alert, void *context);
 /* Every signature of the certificates and the leaf's key; for our own chain, whose anchor is not in it. */
 bool pq_tls_chain_is_pq(const struct pq_tls_context *c, STACK_OF(X509) * chain);
 bool pq_tls_signature_is_pq(const struct pq_tls_context *c, const char *name);
+/* The name of the algorithm that signed a certificate, "" where it has none. */
+enum { PQ_TLS_ALGORITHM_SIZE = 128 };
+void pq_tls_signed_with(const X509 *x, char out[PQ_TLS_ALGORITHM_SIZE]);
+/* Whether a list as OpenSSL takes them, "A:?B/C", allows what goes by this name. */
+bool pq_tls_list_has(const char *list, const char *name);
+/* Whether a certificate shows a DNS name, IP address or URI. */
+bool pq_tls_shows_name(X509 *x, const char *name);
+
+/* Makes t->path from what was verified, unless it is there; once CertificateVerify has come. */
+PQ_MUST_CHECK int pq_tls_path_note(struct pq_tls *t);
+/* pq_tls_recheck() at another time. */
+PQ_MUST_CHECK int pq_tls_recheck_at(struct pq_tls *t, struct pq_tls_context *now, const struct pq_strings *names,
+                                    int64_t now_s, enum pq_tls_reason *reason, struct pq_why *why);
 /* "" before one is negotiated. */
 const char *pq_tls_group(SSL *ssl);
 /* A name that a peer may be asked to show. */

@@ -138,9 +138,10 @@ struct pq_tls_info {
     const char *peer; /* the peer certificate's subject, RFC 2253; "" where there is none */
     const char *alpn; /* "" where none */
     bool resumed, hello_retry, pq_kex;
-    bool pq_auth;     /* of the peer; false where it showed no certificate or none was verified */
-    int64_t chain_ns; /* spent on verifying the peer's chain */
-    int64_t cpu_ns;   /* thread CPU time spent in pq_tls_handshake() */
+    bool pq_auth;      /* of the peer; false where it showed no certificate or none was verified */
+    int64_t chain_ns;  /* spent on verifying the peer's chain */
+    int64_t cpu_ns;    /* thread CPU time spent in pq_tls_handshake() */
+    int64_t not_after; /* the earliest of the peer's path, seconds since 1970; 0: unknown */
 };
 
 struct pq_tls;
@@ -175,6 +176,15 @@ const struct pq_tls_info *pq_tls_info(const struct pq_tls *t);
 enum pq_tls_reason pq_tls_reason(const struct pq_tls *t);
 /* One sentence of what failed and what to do: "the peer's certificate expired on 2026-11-01 (CN=amf): renew it". */
 const char *pq_tls_failure(const struct pq_tls *t);
+
+/* Whether the peer of a finished connection, resumed ones too, satisfies another context, that of a reload: its policy,
+ * trust anchors, revocation lists, these names (NULL: any), and the time that has passed. 0, or PQ_E_AUTH or
+ * PQ_E_POLICY with the reason and a sentence. Called by whose connection it is; the context may be in use anywhere. It
+ * works on what was noted at the handshake: a few microseconds, no signature is verified. */
+PQ_MUST_CHECK int pq_tls_recheck(struct pq_tls *t, struct pq_tls_context *now, const struct pq_strings *names,
+                                 enum pq_tls_reason *reason, struct pq_why *why);
+/* The earliest notAfter of our own chains, seconds since 1970; 0: there is none. */
+int64_t pq_tls_context_not_after(const struct pq_tls_context *c);
 
 /* A full handshake of two contexts through memory, no network: what its CPU costs on this machine. */
 struct pq_tls_memory_cost {

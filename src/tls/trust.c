@@ -19,12 +19,15 @@ int64_t pq_tls_seconds(const ASN1_TIME *at)
     return at && ASN1_TIME_to_tm(at, &tm) ? (int64_t)timegm(&tm) : INT64_MIN;
 }
 
-void pq_tls_date(const ASN1_TIME *at, char out[16])
+void pq_tls_date_s(int64_t at_s, char out[16])
 {
     struct tm tm = {0};
-    if (!at || !ASN1_TIME_to_tm(at, &tm) || !strftime(out, 16, "%Y-%m-%d", &tm))
+    time_t at = (time_t)at_s;
+    if (at_s == INT64_MIN || !gmtime_r(&at, &tm) || !strftime(out, 16, "%Y-%m-%d", &tm))
         snprintf(out, 16, "an odd date");
 }
+
+void pq_tls_date(const ASN1_TIME *at, char out[16]) { pq_tls_date_s(pq_tls_seconds(at), out); }
 
 void pq_tls_name_text(const X509_NAME *name, char out[256])
 {

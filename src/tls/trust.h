@@ -64,6 +64,7 @@ bool pq_tls_trust_tolerates(const struct pq_tls_trust *t, const X509_NAME *issue
 int64_t pq_tls_seconds(const ASN1_TIME *at);
 /* "2026-11-01", or "an odd date". */
 void pq_tls_date(const ASN1_TIME *at, char out[16]);
+void pq_tls_date_s(int64_t at_s, char out[16]);
 /* RFC 2253, cut to fit. */
 void pq_tls_name_text(const X509_NAME *name, char out[256]);
 

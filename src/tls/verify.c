@@ -18,14 +18,21 @@ bool pq_tls_signature_is_pq(const struct pq_tls_context *c, const char *name)
     return pq_kind_is_pq(pq_kind_of_signature(name)) && (!pq_kind_experimental(name) || strcasestr(c->sigalgs, name));
 }
 
-static bool signed_pq(const struct pq_tls_context *c, const X509 *x)
+void pq_tls_signed_with(const X509 *x, char out[PQ_TLS_ALGORITHM_SIZE])
 {
     const X509_ALGOR *algorithm = NULL;
     const ASN1_OBJECT *object = NULL;
-    char name[128];
     X509_get0_signature(NULL, &algorithm, x);
     X509_ALGOR_get0(&object, NULL, NULL, algorithm);
-    return OBJ_obj2txt(name, sizeof name, object, 0) > 0 && pq_tls_signature_is_pq(c, name);
+    if (OBJ_obj2txt(out, PQ_TLS_ALGORITHM_SIZE, object, 0) <= 0)
+        out[0] = 0;
+}
+
+static bool signed_pq(const struct pq_tls_context *c, const X509 *x)
+{
+    char name[PQ_TLS_ALGORITHM_SIZE];
+    pq_tls_signed_with(x, name);
+    return pq_tls_signature_is_pq(c, name);
 }
 
 static bool key_pq(const struct pq_tls_context *c, X509 *x)
@@ -106,13 +113,17 @@ static bool has_uri(const X509 *x, const char *uri)
     return found;
 }
 
-static bool shows_name(X509 *x, const char *name)
+/* One trailing dot marks a DNS name as complete; certificates do not show it. */
+bool pq_tls_shows_name(X509 *x, const char *name)
 {
+    size_t len = strlen(name);
     if (is_ip(name))
         return X509_check_ip_asc(x, name, 0) == 1;
     if (is_uri(name))
         return has_uri(x, name);
-    return X509_check_host(x, name, 0, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS,
+    if (len > 1 && name[len - 1] == '.')
+        len--;
+    return X509_check_host(x, name, len, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS,
                            NULL) == 1;
 }
 
@@ -120,7 +131,7 @@ static bool shows_any_name(const struct pq_tls *t, X509 *x)
 {
     bool shows = t->names.count == 0;
     for (size_t i = 0; i < t->names.count && !shows; i++)
-        shows = shows_name(x, t->names.at[i]);
+        shows = pq_tls_shows_name(x, t->names.at[i]);
     return shows;
 }
 

@@ -143,6 +143,32 @@ static void connection_with_names(void **state)
     pair_free(&p);
 }
 
+static void recheck(void **state)
+{
+    (void)state;
+    struct pq_tls_settings s = settings();
+    char *at[] = {(char[]){"urn:b"}, (char[]){"leaf.example"}};
+    struct pq_strings names = {at, 2};
+    struct pair p;
+    pair_new(&p, world.crypto, &s, &s, NULL, PAIR_PLAIN);
+    pair_expect_done(&p);
+    for (long n = 1;; n++) {
+        struct pq_why why = {{0}};
+        enum pq_tls_reason reason = PQ_TLS_NONE;
+        pq_alloc_fail_at(n);
+        int e = pq_tls_recheck(p.server, p.server_context, &names, &reason, &why);
+        bool reached = pq_alloc_failed();
+        pq_alloc_fail_at(0);
+        if (e != 0 && (e != PQ_E_NOMEM || reason != PQ_TLS_INTERNAL || !why.text[0]))
+            fail_msg("allocation %ld: %s, %s: %s", n, pq_error_name(e), pq_tls_reason_label(reason), why.text);
+        if (!reached) {
+            assert_int_equal(e, 0);
+            break;
+        }
+    }
+    pair_free(&p);
+}
+
 /* A certificate that must be refused is refused whichever allocation fails. */
 static void failing_allocations_let_nobody_in(void **state)
 {
@@ -199,6 +225,7 @@ int main(void)
         TEST(handshake),
         TEST(connection_with_names),
         TEST(failing_allocations_let_nobody_in),
+        TEST(recheck),
         TEST(policy),
     };
     if (!pq_alloc_hook_openssl())
