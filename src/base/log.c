@@ -29,6 +29,7 @@ void pq_log_set(enum pq_log_level level, enum pq_log_format format)
     layout = format;
 }
 
+void pq_log_set_format(enum pq_log_format format) { layout = format; }
 void pq_log_to(int fd) { out_fd = fd; }
 int pq_log_on(enum pq_log_level level) { return !muted && (int)level <= *threshold; }
 uint64_t pq_log_dropped(void) { return *dropped; }

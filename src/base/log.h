@@ -32,6 +32,7 @@ extern const char *const pq_log_level_names[];  /* "error", "warn", "info", "deb
 extern const char *const pq_log_format_names[]; /* "logfmt", "json", NULL */
 
 void pq_log_set(enum pq_log_level level, enum pq_log_format format);
+void pq_log_set_format(enum pq_log_format format);
 void pq_log_to(int fd); /* standard error unless told */
 int pq_log_on(enum pq_log_level level);
 /* After event come pairs of const char *key and struct pq_log_value, then NULL. */

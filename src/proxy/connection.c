@@ -497,6 +497,12 @@ int pq_connections_init(struct pq_connections *s, struct ev_loop *loop, const st
     return pq_handshaker_new(loop, &s->handshaker, why);
 }
 
+void pq_connections_use(struct pq_connections *s, struct pq_generation *g)
+{
+    s->config = &g->config;
+    pq_ring_pool_resize(&s->pool, (size_t)g->config.limits.buffer);
+}
+
 void pq_connections_end(struct pq_connections *s, enum pq_proxy_end why)
 {
     for (struct pq_connection *c = s->first; c; c = c->next)

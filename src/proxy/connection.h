@@ -49,6 +49,8 @@ struct pq_connections {
 PQ_MUST_CHECK int pq_connections_init(struct pq_connections *s, struct ev_loop *loop,
                                       const struct pq_proxy_config *config, struct pq_shared *shared, size_t slot,
                                       struct pq_why *why);
+/* Timeouts and limits are that generation's from now on, also for the connections that there are. */
+void pq_connections_use(struct pq_connections *s, struct pq_generation *g);
 /* Ends all that are left, with that reason; waits for the step that the handshakes' thread is at. */
 void pq_connections_end(struct pq_connections *s, enum pq_proxy_end why);
 void pq_connections_free(struct pq_connections *s);

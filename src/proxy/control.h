@@ -16,10 +16,15 @@
 
 #include "base/error.h"
 
+/* A worker first gets the sockets that it does not know yet, then the generation that uses them. */
 #define PQ_CONTROL_TYPES(X)                                                                                            \
     /* supervisor to worker */                                                                                         \
-    X(DRAIN, "drain") /* stop accepting; connections may finish until timeouts.drain */                                \
-    X(END, "end")     /* end all at once */                                                                            \
+    X(SOCKET, "socket")         /* a listening socket; generation is its number */                                     \
+    X(GENERATION, "generation") /* a packed bundle to serve from now on */                                             \
+    X(RETIRE, "retire")         /* stop accepting; connections may last until timeouts.retire */                       \
+    X(DRAIN, "drain")           /* stop accepting; connections may finish until timeouts.drain */                      \
+    X(END, "end")               /* end all at once */                                                                  \
+    X(LOG, "log")               /* write the log there */                                                              \
     /* worker to supervisor */                                                                                         \
     X(READY, "ready")     /* serves that generation */                                                                 \
     X(REFUSED, "refused") /* can't serve that generation: status and text say why */                                   \

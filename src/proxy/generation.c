@@ -1,6 +1,7 @@
 #include "proxy/generation.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Names that no certificate could show would refuse every peer; a connection that is never used finds them now. */
 static int try_names(const struct pq_route *route, struct pq_why *why)
@@ -13,12 +14,13 @@ static int try_names(const struct pq_route *route, struct pq_why *why)
                : e;
 }
 
-static int make_route(struct pq_generation *g, struct pq_crypto *crypto, const struct pq_proxy_listener *how,
-                      struct pq_why *why)
+static int make_route(struct pq_generation *g, struct pq_crypto *crypto, const struct pq_files *files,
+                      const struct pq_proxy_listener *how, struct pq_why *why)
 {
     struct pq_route *r = &g->routes[g->count++];
     *r = (struct pq_route){.how = how, .of = g};
     struct pq_tls_settings settings = pq_proxy_listener_tls(&g->config, how);
+    settings.files = files;
     enum pq_tls_role role = how->direction == PQ_PROXY_INGRESS ? PQ_TLS_SERVER : PQ_TLS_CLIENT;
     int e = pq_tls_context_new(crypto, role, &settings, &r->tls, why);
     if (e == 0)
@@ -28,21 +30,33 @@ static int make_route(struct pq_generation *g, struct pq_crypto *crypto, const s
                  : 0;
 }
 
-int pq_generation_new(struct pq_crypto *crypto, struct pq_proxy_config *config, uint64_t number,
-                      struct pq_generation **out, struct pq_why *why)
+int pq_generation_new(struct pq_crypto *crypto, struct pq_proxy_config *config, struct pq_files **files,
+                      uint64_t number, struct pq_generation **out, struct pq_why *why)
 {
+    DEFER(pq_files_freep) struct pq_files *contents = TAKE(*files);
     size_t count = pq_proxy_listener_count(config);
     DEFER(pq_generation_freep) struct pq_generation *g = calloc(1, sizeof *g + count * sizeof g->routes[0]);
-    if (!g)
+    if (!g) {
+        pq_proxy_config_free(config);
+        *config = (struct pq_proxy_config){0};
         return pq_why(why, PQ_E_NOMEM, "out of memory");
+    }
     g->number = number;
     g->references = 1;
     g->config = *config;
     *config = (struct pq_proxy_config){0};
     for (size_t i = 0; i < count; i++)
-        TRY(make_route(g, crypto, pq_proxy_listener_at(&g->config, i), why));
+        TRY(make_route(g, crypto, contents, pq_proxy_listener_at(&g->config, i), why));
     *out = TAKE(g);
     return 0;
+}
+
+struct pq_route *pq_generation_route(struct pq_generation *g, const struct pq_proxy_listener *how)
+{
+    for (size_t i = 0; i < g->count; i++)
+        if (g->routes[i].how->direction == how->direction && strcmp(g->routes[i].how->name, how->name) == 0)
+            return &g->routes[i];
+    return NULL;
 }
 
 void pq_generation_keep(struct pq_generation *g)

@@ -3,12 +3,14 @@
  *
  * Spec:   a reload makes a new generation; connections keep the one that they began with.
  * Owns:   a generation owns its configuration and contexts until the last reference is dropped; pq_crypto outlives it.
+ *         The files are wiped as soon as the contexts are made.
  * Errors: PQ_E_CONFIG, PQ_E_NOENT and the like (a file: why names listener and file), PQ_E_INVALID (a peer's name),
  *         PQ_E_NOMEM.
  */
 #ifndef PQ_PROXY_GENERATION_H
 #define PQ_PROXY_GENERATION_H
 
+#include "base/files.h"
 #include "proxy/config.h"
 
 struct pq_generation;
@@ -28,9 +30,11 @@ struct pq_generation {
     struct pq_route routes[]; /* in the order of pq_proxy_listener_at() */
 };
 
-/* Reads all that the configuration names and checks it; takes the configuration over and leaves it zeroed. */
-PQ_MUST_CHECK int pq_generation_new(struct pq_crypto *crypto, struct pq_proxy_config *config, uint64_t number,
-                                    struct pq_generation **out, struct pq_why *why);
+/* Takes configuration and files over, also on error, and leaves them zeroed. */
+PQ_MUST_CHECK int pq_generation_new(struct pq_crypto *crypto, struct pq_proxy_config *config, struct pq_files **files,
+                                    uint64_t number, struct pq_generation **out, struct pq_why *why);
+/* The route of the same listener, by name and direction; NULL where it has none. */
+struct pq_route *pq_generation_route(struct pq_generation *g, const struct pq_proxy_listener *how);
 /* Both accept NULL. */
 void pq_generation_keep(struct pq_generation *g);
 void pq_generation_free(struct pq_generation *g); /* drops one reference */

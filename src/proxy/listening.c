@@ -1,5 +1,7 @@
 #include "proxy/listening.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -7,22 +9,6 @@
 static const char *unix_path(const struct pq_address *a)
 {
     return a->sa.ss_family == AF_UNIX ? ((const struct sockaddr_un *)(const void *)&a->sa)->sun_path : NULL;
-}
-
-int pq_listening_open(const struct pq_proxy_listener *l, struct pq_listening *out, struct pq_why *why)
-{
-    struct pq_listening opened = {.at = l->listen.at, .fd = -1};
-    const char *path = unix_path(&opened.at);
-    struct stat bound;
-    int e = pq_tcp_listen(&opened.at, 0, &opened.fd, why);
-    if (e < 0)
-        return pq_why_in(why, e, "%s: \"%s\"", l->listen.where, l->name);
-    if (path && lstat(path, &bound) == 0) {
-        opened.device = bound.st_dev;
-        opened.inode = bound.st_ino;
-    }
-    *out = opened;
-    return 0;
 }
 
 /* While the socket is open, nobody else can have its inode's number. */
@@ -34,10 +20,110 @@ static void remove_path(const struct pq_listening *l)
         unlink(path);
 }
 
-void pq_listening_close(struct pq_listening *l)
+static void free_set(struct pq_listening_set *set)
 {
-    if (l->fd < 0)
-        return;
-    remove_path(l);
-    pq_closep(&l->fd);
+    for (size_t i = 0; i < set->count; i++)
+        free(set->at[i].name);
+    free(set->at);
+    *set = (struct pq_listening_set){.last = set->last};
+}
+
+void pq_listening_close(struct pq_listening_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        remove_path(&set->at[i]);
+        pq_closep(&set->at[i].fd);
+    }
+    free_set(set);
+}
+
+void pq_listening_forget(struct pq_listening_set *set)
+{
+    for (size_t i = 0; i < set->count; i++)
+        pq_closep(&set->at[i].fd);
+    free_set(set);
+}
+
+/* --- planning ---------------------------------------------------------------------------------------------------- */
+static bool serves(const struct pq_listening *old, const struct pq_proxy_listener *l)
+{
+    const struct pq_address *a = &old->at, *b = &l->listen.at;
+    bool chosen = a->sa.ss_family != AF_UNIX && pq_address_port(a) == 0;
+    return a->len == b->len && memcmp(&a->sa, &b->sa, a->len) == 0 && (!chosen || strcmp(old->name, l->name) == 0);
+}
+
+static int open_new(const struct pq_proxy_listener *l, struct pq_listening *out, struct pq_why *why)
+{
+    const char *path = unix_path(&l->listen.at);
+    struct stat bound;
+    int e = pq_tcp_listen(&l->listen.at, 0, &out->fd, why);
+    if (e < 0)
+        return pq_why_in(why, e, "%s: \"%s\"", l->listen.where, l->name);
+    if (path && lstat(path, &bound) == 0) {
+        out->device = bound.st_dev;
+        out->inode = bound.st_ino;
+    }
+    return 0;
+}
+
+static int plan_one(const struct pq_listening_set *set, const struct pq_proxy_listener *l,
+                    struct pq_listening_set *plan, struct pq_why *why)
+{
+    struct pq_listening next = {.at = l->listen.at, .fd = -1};
+    for (size_t i = 0; i < set->count && !next.kept; i++) {
+        if (!serves(&set->at[i], l))
+            continue;
+        next = set->at[i];
+        next.kept = true;
+    }
+    next.name = strdup(l->name);
+    if (!next.name)
+        return pq_why(why, PQ_E_NOMEM, "out of memory");
+    if (!next.kept)
+        next.number = ++plan->last;
+    plan->at[plan->count++] = next;
+    return next.kept ? 0 : open_new(l, &plan->at[plan->count - 1], why);
+}
+
+int pq_listening_plan(const struct pq_listening_set *set, const struct pq_proxy_config *config,
+                      struct pq_listening_set *plan, struct pq_why *why)
+{
+    size_t count = pq_proxy_listener_count(config);
+    struct pq_listening_set p = {.at = calloc(count, sizeof p.at[0]), .last = set->last};
+    int e = p.at ? 0 : pq_why(why, PQ_E_NOMEM, "out of memory");
+    for (size_t i = 0; e == 0 && i < count; i++)
+        e = plan_one(set, pq_proxy_listener_at(config, i), &p, why);
+    if (e < 0)
+        pq_listening_drop(&p);
+    else
+        *plan = p;
+    return e;
+}
+
+/* It is another's now. */
+static void give_up(struct pq_listening *l)
+{
+    l->fd = -1;
+    l->inode = 0;
+}
+
+void pq_listening_drop(struct pq_listening_set *plan)
+{
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->at[i].kept)
+            give_up(&plan->at[i]);
+    pq_listening_close(plan);
+}
+
+void pq_listening_take(struct pq_listening_set *set, struct pq_listening_set *plan)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        for (size_t k = 0; k < set->count && plan->at[i].kept; k++)
+            if (set->at[k].number == plan->at[i].number)
+                give_up(&set->at[k]);
+        plan->at[i].kept = false;
+    }
+    pq_listening_close(set);
+    *set = *plan;
+    *plan = (struct pq_listening_set){0};
 }

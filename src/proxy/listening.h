@@ -1,8 +1,10 @@
 /* listening.h - the sockets that the supervisor listens on and all workers accept from.
  *
- * Spec:   a unix socket's path is removed with its socket, unless somebody else has bound one of their own there.
- * Owns:   pq_listening_open() gives a descriptor that pq_listening_close() closes. The name is the configuration's.
- * Errors: what pq_tcp_listen() gives.
+ * Spec:   a reload keeps the socket of each address that stays, with what waits in it, and opens the new ones before it
+ *         closes any. A port that the kernel chose (0) stays with the listener's name. A unix socket's path is removed
+ *         with its socket, unless somebody else has bound one of their own there.
+ * Owns:   a set owns its sockets and names. What it has planned it owns too, until that is taken or dropped.
+ * Errors: what pq_tcp_listen() gives, why begins with listener and place; PQ_E_NOMEM.
  */
 #ifndef PQ_PROXY_LISTENING_H
 #define PQ_PROXY_LISTENING_H
@@ -12,14 +14,31 @@
 #include "proxy/config.h"
 
 struct pq_listening {
+    uint64_t number; /* unlike any other's in this process; later ones have higher numbers */
+    char *name;
     struct pq_address at; /* as configured */
     int fd;
     dev_t device; /* of a unix socket's path, with its inode: while they hold, the path is ours */
     ino_t inode;  /* 0: not known */
+    bool kept;    /* in a plan: it is the set's */
 };
 
-PQ_MUST_CHECK int pq_listening_open(const struct pq_proxy_listener *l, struct pq_listening *out, struct pq_why *why);
-/* Other processes may go on accepting from the socket; its path goes now. */
-void pq_listening_close(struct pq_listening *l);
+struct pq_listening_set {
+    struct pq_listening *at; /* one a listener of the configuration, in its order */
+    size_t count;
+    uint64_t last; /* number */
+};
+
+/* What the set becomes under that configuration; the set itself stays as it is. */
+PQ_MUST_CHECK int pq_listening_plan(const struct pq_listening_set *set, const struct pq_proxy_config *config,
+                                    struct pq_listening_set *plan, struct pq_why *why);
+/* Closes what the plan does not keep; workers may go on accepting from that, but its path goes now. */
+void pq_listening_take(struct pq_listening_set *set, struct pq_listening_set *plan);
+void pq_listening_drop(struct pq_listening_set *plan);
+
+/* Closes all. */
+void pq_listening_close(struct pq_listening_set *set);
+/* The same in a child that has its own, or after they were handed on: paths stay. */
+void pq_listening_forget(struct pq_listening_set *set);
 
 #endif

@@ -8,6 +8,14 @@ void pq_ring_pool_free(struct pq_ring_pool *p)
         free(p->at[--p->kept]);
 }
 
+void pq_ring_pool_resize(struct pq_ring_pool *p, size_t size)
+{
+    if (size == p->size)
+        return;
+    pq_ring_pool_free(p);
+    p->size = size;
+}
+
 static int borrow(struct pq_ring *r, struct pq_ring_pool *p)
 {
     void *buffer = p->kept ? p->at[--p->kept] : malloc(p->size);
@@ -57,7 +65,7 @@ void pq_ring_release(struct pq_ring *r, struct pq_ring_pool *p)
     if (!r->at)
         return;
     p->lent--;
-    if (p->kept < PQ_RING_POOL_KEPT)
+    if (p->kept < PQ_RING_POOL_KEPT && r->size == p->size)
         p->at[p->kept++] = r->at;
     else
         free(r->at);

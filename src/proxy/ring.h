@@ -23,6 +23,8 @@ struct pq_ring_pool {
 };
 
 void pq_ring_pool_free(struct pq_ring_pool *p);
+/* Buffers lent from now on have that size; those lent before keep theirs, and go when they come back. */
+void pq_ring_pool_resize(struct pq_ring_pool *p, size_t size);
 
 /* Zero-initialise. */
 struct pq_ring {

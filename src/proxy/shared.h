@@ -33,10 +33,11 @@ struct pq_worker_slot {
 };
 
 struct pq_shared {
-    _Atomic int log_level;        /* enum pq_log_level, of all processes */
-    _Atomic uint64_t generation;  /* the newest that all workers have */
-    _Atomic uint64_t log_dropped; /* the supervisor's own */
-    _Atomic uint32_t used;        /* slots up to here have been used: memory of the others is not touched */
+    _Atomic int log_level;             /* enum pq_log_level, of all processes */
+    _Atomic uint64_t generation;       /* the newest that all workers have */
+    _Atomic uint64_t log_dropped;      /* the supervisor's own */
+    _Atomic uint32_t used;             /* slots up to here have been used: memory of the others is not touched */
+    struct pq_tls_ticket_keys tickets; /* the supervisor's to write */
     struct pq_admission_table admission;
     _Atomic int state;       /* enum pq_shared_state */
     _Atomic int64_t started; /* unix seconds */

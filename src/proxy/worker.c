@@ -1,214 +1,178 @@
 #include "proxy/worker.h"
 
-#include <ev.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
-#include "base/clock.h"
-#include "proxy/connection.h"
-#include "proxy/control.h"
+#include "proxy/worker_parts.h"
 
 enum {
-    ACCEPTS_A_TURN = 64,       /* of one listener, before other events get their turn */
-    ACCEPTS_A_TURN_SHARED = 4, /* so that the other workers get theirs */
-    BACKLOG_MAX = 4096,        /* accepted while stopping */
-    DESCRIPTORS_SPARE = 32,    /* standard streams, the loop's, listeners beyond count, log, name lookups */
-    DESCRIPTORS_EACH = 2,      /* a connection's */
-};
-/* How long accepting pauses where descriptors ran out and no connection ends meanwhile, in seconds. */
-#define PAUSE           0.25
-#define PAUSE_LOG_EVERY (10 * PQ_NS_PER_S)
-
-struct worker;
-struct listener {
-    struct worker *worker;
-    struct pq_route *route;
-    int fd; /* -1: none */
-    ev_io io;
-};
-
-struct worker {
-    struct ev_loop *loop;
-    struct pq_shared *shared;
-    struct pq_control control;
-    ev_io control_io;
-    struct pq_crypto *crypto;
-    struct pq_generation *generation;
-    struct pq_connections connections;
-    int64_t descriptors; /* how many connections there are descriptors for */
-    ev_timer pause, drain;
-    int64_t pause_logged; /* when, 0: never */
-    bool paused, draining;
-    size_t count;
-    struct listener *listeners;
+    DESCRIPTORS_SPARE = 32, /* standard streams, the loops', log, what is being opened or closed */
+    DESCRIPTORS_EACH = 2,   /* a connection's */
 };
 
 /* --- talking to the supervisor ----------------------------------------------------------------------------------- */
+static void watch_control(struct pq_worker *w)
+{
+    ev_io_stop(w->loop, &w->control_io);
+    ev_io_set(&w->control_io, w->control.fd, EV_READ | (pq_control_waits(&w->control) ? EV_WRITE : 0));
+    ev_io_start(w->loop, &w->control_io);
+}
+
 /* The supervisor may be gone, which then shows as the end of its stream. */
-static void tell(struct worker *w, enum pq_control_type type, int status, const char *text)
+static void tell(struct pq_worker *w, enum pq_control_type type, int status, uint64_t generation, const char *text)
 {
-    struct pq_control_message m = {.type = type, .status = status};
-    m.generation = w->generation ? (int64_t)w->generation->number : 0;
+    struct pq_control_message m = {.type = type, .status = status, .generation = (int64_t)generation};
     snprintf(m.text, sizeof m.text, "%s", text);
-    if (pq_control_send(&w->control, &m) == 0 && pq_control_waits(&w->control)) {
-        ev_io_stop(w->loop, &w->control_io);
-        ev_io_set(&w->control_io, w->control.fd, EV_READ | EV_WRITE);
-        ev_io_start(w->loop, &w->control_io);
-    }
-}
-
-/* --- accepting --------------------------------------------------------------------------------------------------- */
-static void watch_listeners(struct worker *w, bool on)
-{
-    for (size_t i = 0; i < w->count; i++) {
-        if (on && w->listeners[i].fd >= 0)
-            ev_io_start(w->loop, &w->listeners[i].io);
-        else
-            ev_io_stop(w->loop, &w->listeners[i].io);
-    }
-}
-
-/* Clients meanwhile wait in the listeners' backlogs, and open connections go on. */
-static void pause_accepting(struct worker *w)
-{
-    w->connections.starved = false;
-    if (w->paused || w->draining)
-        return;
-    w->paused = true;
-    pq_metrics_paused(w->connections.counters);
-    watch_listeners(w, false);
-    ev_timer_set(&w->pause, PAUSE, 0.);
-    ev_timer_start(w->loop, &w->pause);
-    int64_t now = pq_clock_ns();
-    if (w->pause_logged && now < w->pause_logged + PAUSE_LOG_EVERY)
-        return;
-    w->pause_logged = now;
-    pq_log(
-        PQ_LOG_WARN, "accepting paused", "reason", pq_s(pq_proxy_end_label(PQ_PROXY_DESCRIPTORS)), "open",
-        pq_i(w->connections.count), "detail",
-        pq_s("no descriptor is left for another connection: raise the limit (ulimit -n), or lower limits.connections"),
-        NULL);
-}
-
-static void resume_accepting(struct worker *w)
-{
-    if (!w->paused)
-        return;
-    w->paused = false;
-    ev_timer_stop(w->loop, &w->pause);
-    if (w->draining)
-        return;
-    watch_listeners(w, true);
-    pq_log(PQ_LOG_DEBUG, "accepting resumed", "open", pq_i(w->connections.count), NULL);
-}
-
-static void on_pause_over(struct ev_loop *loop, ev_timer *timer, int revents)
-{
-    (void)loop, (void)revents;
-    resume_accepting(timer->data);
-}
-
-static bool descriptors_left(const struct worker *w)
-{
-    /* Beyond limits.connections a connection is refused at once, so it needs no more than the one that it has. */
-    return w->connections.count < w->descriptors ||
-           pq_shared_open(w->shared) >= w->generation->config.limits.connections;
-}
-
-/* 0 when none waits any more. */
-static int accept_some(struct listener *l, int most)
-{
-    struct worker *w = l->worker;
-    for (int i = 0; i < most; i++) {
-        int fd = -1;
-        struct pq_address from;
-        int e = descriptors_left(w) ? pq_tcp_accept(l->fd, &fd, &from) : PQ_E_LIMIT;
-        if (e == PQ_E_WANT_READ)
-            return 0;
-        if (e == 0)
-            pq_connection_accept(&w->connections, l->route, fd, &from);
-        if (e == PQ_E_LIMIT)
-            pause_accepting(w);
-        if (w->paused)
-            return PQ_E_LIMIT;
-    }
-    return PQ_E_WANT_READ;
-}
-
-static void on_accept(struct ev_loop *loop, ev_io *io, int revents)
-{
-    (void)loop, (void)revents;
-    struct listener *l = io->data;
-    (void)accept_some(l, l->worker->generation->config.workers > 1 ? ACCEPTS_A_TURN_SHARED : ACCEPTS_A_TURN);
+    if (pq_control_send(&w->control, &m) == 0 && pq_control_waits(&w->control))
+        watch_control(w);
 }
 
 /* --- stopping ---------------------------------------------------------------------------------------------------- */
-static void close_listeners(struct worker *w)
+static void end_if_empty(struct pq_worker *w)
 {
-    watch_listeners(w, false);
-    for (size_t i = 0; i < w->count; i++)
-        pq_closep(&w->listeners[i].fd);
-}
-
-static void on_drain_over(struct ev_loop *loop, ev_timer *timer, int revents)
-{
-    (void)loop, (void)revents;
-    pq_connections_end(&((struct worker *)timer->data)->connections, PQ_PROXY_DRAIN);
+    if (w->stopping && w->connections.count == 0)
+        ev_break(w->loop, EVBREAK_ALL);
 }
 
 static void on_closed(void *context)
 {
-    struct worker *w = context;
-    if (w->draining && w->connections.count == 0)
-        ev_break(w->loop, EVBREAK_ALL);
-    else if (w->connections.starved)
-        pause_accepting(w);
+    struct pq_worker *w = context;
+    if (w->stopping)
+        end_if_empty(w);
     else
-        resume_accepting(w);
+        pq_acceptors_relieve(w);
 }
 
-static void drain(struct worker *w)
+static void on_limit(struct ev_loop *loop, ev_timer *timer, int revents)
 {
-    if (w->draining)
+    (void)loop, (void)revents;
+    pq_connections_end(&((struct pq_worker *)timer->data)->connections, PQ_PROXY_DRAIN);
+}
+
+static void end_connections_after(struct pq_worker *w, int64_t ns)
+{
+    ev_timer_stop(w->loop, &w->limit);
+    ev_timer_set(&w->limit, (double)ns / 1e9, 0.);
+    ev_timer_start(w->loop, &w->limit);
+}
+
+static void drain(struct pq_worker *w)
+{
+    if (!w->stopping)
+        pq_acceptors_close(w, true);
+    if (w->generation)
+        end_connections_after(w, w->generation->config.timeouts.drain);
+    end_if_empty(w);
+}
+
+/* Others accept from the same sockets. */
+static void retire(struct pq_worker *w)
+{
+    if (w->stopping)
         return;
-    /* Who is in a backlog already has a connection, as far as TCP tells it. */
-    for (size_t i = 0; i < w->count; i++)
-        if (!w->paused)
-            (void)accept_some(&w->listeners[i], BACKLOG_MAX);
-    w->draining = true;
-    close_listeners(w);
-    if (w->connections.count == 0) {
-        ev_break(w->loop, EVBREAK_ALL);
+    pq_acceptors_close(w, false);
+    if (w->generation && w->generation->config.timeouts.retire)
+        end_connections_after(w, w->generation->config.timeouts.retire);
+    end_if_empty(w);
+}
+
+/* --- generations ------------------------------------------------------------------------------------------------- */
+static int begin(struct pq_worker *w, struct pq_generation *first, struct pq_why *why)
+{
+    TRY(pq_connections_init(&w->connections, w->loop, &first->config, w->how->shared, w->how->slot, why));
+    w->connections.closed = on_closed;
+    w->connections.context = w;
+    return 0;
+}
+
+static int use(struct pq_worker *w, struct pq_generation *g, const uint64_t *sockets, struct pq_why *why)
+{
+    if (!w->generation)
+        TRY(begin(w, g, why));
+    struct pq_generation *before = w->generation;
+    w->generation = g;
+    w->descriptors = pq_worker_connections(g->count);
+    int e = pq_acceptors_assign(w, g, sockets);
+    if (e < 0) {
+        w->generation = before;
+        return pq_why(why, e, "a listening socket did not come");
+    }
+    pq_generation_keep(g);
+    pq_connections_use(&w->connections, g);
+    pq_log_set_format((enum pq_log_format)g->config.log.format);
+    pq_generation_free(before);
+    return 0;
+}
+
+void pq_worker_made(struct pq_worker *w)
+{
+    struct pq_making *m = &w->making;
+    int e = m->e < 0 ? m->e : use(w, m->generation, m->sockets, &m->why);
+    if (e == 0) {
+        tell(w, PQ_CONTROL_READY, 0, m->number, "");
         return;
     }
-    ev_timer_set(&w->drain, (double)w->generation->config.timeouts.drain / 1e9, 0.);
-    ev_timer_start(w->loop, &w->drain);
+    tell(w, PQ_CONTROL_REFUSED, e, m->number, m->why.text[0] ? m->why.text : pq_error_text(e));
+    if (w->generation)
+        return;
+    w->failed = true;
+    ev_break(w->loop, EVBREAK_ALL);
 }
 
 /* --- the supervisor's messages ----------------------------------------------------------------------------------- */
-static void obey_drain(struct worker *w, struct pq_control_message *m)
+static int take_fd(struct pq_control_message *m) { return m->fd_count ? m->fd[--m->fd_count] : -1; }
+
+static void obey_socket(struct pq_worker *w, struct pq_control_message *m)
 {
-    drain(w);
-    tell(w, PQ_CONTROL_DONE, (int)m->type, "");
+    int fd = take_fd(m);
+    /* One that is missing shows when a generation uses it. */
+    if (fd >= 0 && pq_acceptors_add(w, (uint64_t)m->generation, fd) < 0)
+        pq_log(PQ_LOG_ERROR, "listener lost", "detail", pq_s("out of memory"), NULL);
 }
 
-static void obey_end(struct worker *w, struct pq_control_message *m)
+static void obey_generation(struct pq_worker *w, struct pq_control_message *m)
+{
+    pq_making_start(w, (uint64_t)m->generation, take_fd(m));
+}
+
+static void obey_retire(struct pq_worker *w, struct pq_control_message *m)
+{
+    (void)m;
+    retire(w);
+}
+
+static void obey_drain(struct pq_worker *w, struct pq_control_message *m)
+{
+    drain(w);
+    tell(w, PQ_CONTROL_DONE, (int)m->type, 0, "");
+}
+
+static void obey_end(struct pq_worker *w, struct pq_control_message *m)
 {
     (void)m;
     ev_break(w->loop, EVBREAK_ALL);
 }
 
-static void (*const obey[PQ_CONTROL_TYPE_COUNT])(struct worker *w, struct pq_control_message *m) = {
-    [PQ_CONTROL_DRAIN] = obey_drain,
-    [PQ_CONTROL_END] = obey_end,
+/* In place, since another thread may be about to write to it. */
+static void obey_log(struct pq_worker *w, struct pq_control_message *m)
+{
+    if (m->fd_count && w->how->log_fd >= 0)
+        (void)dup3(m->fd[0], w->how->log_fd, O_CLOEXEC);
+}
+
+static void (*const obey[PQ_CONTROL_TYPE_COUNT])(struct pq_worker *w, struct pq_control_message *m) = {
+    [PQ_CONTROL_SOCKET] = obey_socket, [PQ_CONTROL_GENERATION] = obey_generation,
+    [PQ_CONTROL_RETIRE] = obey_retire, [PQ_CONTROL_DRAIN] = obey_drain,
+    [PQ_CONTROL_END] = obey_end,       [PQ_CONTROL_LOG] = obey_log,
 };
 
-static void supervisor_gone(struct worker *w)
+static void supervisor_gone(struct pq_worker *w)
 {
     ev_io_stop(w->loop, &w->control_io);
-    if (!w->draining)
+    if (!w->stopping)
         pq_log(PQ_LOG_WARN, "supervisor gone", "open", pq_i(w->connections.count), "detail",
                pq_s("no new connections are taken, and this worker ends with its last one"), NULL);
     drain(w);
@@ -216,21 +180,19 @@ static void supervisor_gone(struct worker *w)
 
 static void on_control(struct ev_loop *loop, ev_io *io, int revents)
 {
-    (void)revents;
-    struct worker *w = io->data;
-    int e = pq_control_flush(&w->control);
-    if (e == 0 && !pq_control_waits(&w->control) && (io->events & EV_WRITE)) {
-        ev_io_stop(loop, io);
-        ev_io_set(io, w->control.fd, EV_READ);
-        ev_io_start(loop, io);
-    }
+    (void)loop, (void)revents;
+    struct pq_worker *w = io->data;
     struct pq_control_message m;
-    for (e = 0; e == 0;) {
+    if (pq_control_flush(&w->control) == 0 && !pq_control_waits(&w->control) && (io->events & EV_WRITE))
+        watch_control(w);
+    int e = 0;
+    while (e == 0) {
         e = pq_control_receive(&w->control, &m);
-        if (e == 0 && obey[m.type])
+        if (e < 0)
+            continue;
+        if (obey[m.type])
             obey[m.type](w, &m);
-        if (e == 0)
-            pq_control_drop(&m);
+        pq_control_drop(&m);
     }
     if (e != PQ_E_WANT_READ)
         supervisor_gone(w);
@@ -247,63 +209,35 @@ int64_t pq_worker_connections(size_t listeners)
     return most > PQ_PROXY_CONNECTIONS_MAX ? PQ_PROXY_CONNECTIONS_MAX : most ? (int64_t)most : 1;
 }
 
-static int make_listeners(struct worker *w, const struct pq_listening *listening, struct pq_why *why)
-{
-    w->listeners = calloc(w->generation->count, sizeof w->listeners[0]);
-    if (!w->listeners)
-        return pq_why(why, PQ_E_NOMEM, "out of memory");
-    w->count = w->generation->count;
-    for (size_t i = 0; i < w->count; i++) {
-        struct listener *l = &w->listeners[i];
-        *l = (struct listener){.worker = w, .route = &w->generation->routes[i], .fd = listening[i].fd};
-        ev_io_init(&l->io, on_accept, l->fd, EV_READ);
-        l->io.data = l;
-    }
-    return 0;
-}
-
-static int prepare(struct worker *w, const struct pq_worker_how *how, struct pq_why *why)
+/* OpenSSL reads its configuration and providers before the files are out of reach; threads come after that. */
+static int start(struct pq_worker *w, struct pq_why *why)
 {
     TRY(pq_crypto_new(&w->crypto, why));
-    /* What a certificate's dates are to be warned of, the check before has said. */
-    pq_log_mute(true);
-    int e = pq_generation_new(w->crypto, how->config, how->generation, &w->generation, why);
-    pq_log_mute(false);
-    TRY(e);
-    TRY(pq_connections_init(&w->connections, w->loop, &w->generation->config, how->shared, how->slot, why));
-    w->connections.closed = on_closed;
-    w->connections.context = w;
-    TRY(make_listeners(w, how->listening, why));
-    w->descriptors = pq_worker_connections(w->count);
-    return 0;
-}
-
-static int start(struct worker *w, const struct pq_worker_how *how, struct pq_why *why)
-{
+    TRY(pq_contain_worker(w->how->contain, why));
     w->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
     if (!w->loop)
         return pq_why(why, PQ_E_UNSUPPORTED, "no event loop to be had: epoll is missing or descriptors ran out");
-    ev_init(&w->pause, on_pause_over);
-    ev_init(&w->drain, on_drain_over);
-    w->pause.data = w->drain.data = w;
-    ev_io_init(&w->control_io, on_control, w->control.fd, EV_READ);
+    pq_acceptors_init(w);
+    pq_making_init(w);
+    ev_init(&w->limit, on_limit);
+    w->limit.data = w;
+    ev_init(&w->control_io, on_control);
     w->control_io.data = w;
-    TRY(prepare(w, how, why));
-    ev_io_start(w->loop, &w->control_io);
-    watch_listeners(w, true);
+    watch_control(w);
     return 0;
 }
 
-static void end(struct worker *w)
+static void end(struct pq_worker *w)
 {
     w->connections.closed = NULL;
+    if (w->loop)
+        pq_making_free(w);
     if (w->connections.handshaker) {
         pq_connections_end(&w->connections, PQ_PROXY_DRAIN);
         pq_connections_free(&w->connections);
     }
-    if (w->listeners)
-        close_listeners(w);
-    free(w->listeners);
+    if (w->loop)
+        pq_acceptors_close(w, false);
     pq_generation_free(w->generation);
     pq_crypto_free(w->crypto);
     pq_control_free(&w->control);
@@ -314,19 +248,17 @@ static void end(struct worker *w)
 int pq_worker_run(const struct pq_worker_how *how)
 {
     struct pq_why why = {""};
-    struct worker w = {.shared = how->shared};
+    struct pq_worker w = {.how = how};
     char name[16];
     snprintf(name, sizeof name, "pqplane:%zu", how->slot);
     prctl(PR_SET_NAME, name);
     pq_control_init(&w.control, how->control);
     pq_log_count_dropped(&how->shared->worker[how->slot].log_dropped);
-    int e = start(&w, how, &why);
-    if (e < 0) {
-        tell(&w, PQ_CONTROL_REFUSED, e, why.text[0] ? why.text : pq_error_text(e));
-    } else {
-        tell(&w, PQ_CONTROL_READY, 0, "");
+    int e = start(&w, &why);
+    if (e < 0)
+        tell(&w, PQ_CONTROL_REFUSED, e, 0, why.text[0] ? why.text : pq_error_text(e));
+    else
         ev_run(w.loop, 0);
-    }
     end(&w);
-    return e < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+    return e < 0 || w.failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -5,9 +5,11 @@ import json
 import os
 import pathlib
 import select
+import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -60,13 +62,13 @@ class Proxy:
     .supervisor is its first process, .workers are those that carry connections, .pid is the only worker.
     """
 
-    def __init__(self, start, pqplane, folder, name, config, **options):
+    def __init__(self, start, pqplane, folder, name, config, more=(), **options):
         self.path = pathlib.Path(folder) / f"{name}.yaml"
         self.path.write_text(json.dumps({"log": {"level": "info", "format": "json"}, **config}))  # JSON is YAML
         # Where the binary has AddressSanitizer: freed memory that it holds back would count as the proxy's.
         sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1:thread_local_quarantine_size_kb=64"
         options.setdefault("env", {**os.environ, "ASAN_OPTIONS": sanitizer.strip(":")})
-        self.program = start([pqplane, "proxy", "--config", self.path], **options)
+        self.program = start([pqplane, "proxy", "--config", self.path, *more], **options)
         self.address = {}
         for line in self.program.ready:
             word, listener, address = line.split()
@@ -83,6 +85,21 @@ class Proxy:
     def pid(self):
         (worker,) = until(lambda: self.workers, "a worker")
         return worker
+
+    def write(self, config):
+        """A new configuration in the place of the old, at once."""
+        beside = self.path.with_suffix(".new")
+        beside.write_text(json.dumps({"log": {"level": "info", "format": "json"}, **config}))
+        beside.rename(self.path)
+
+    def reload(self, config=None, refused=False):
+        """By SIGHUP; gives the log line that says what became of it."""
+        if config:
+            self.write(config)
+        event = "reload refused" if refused else "reloaded"
+        before = len(self.log(event))
+        os.kill(self.supervisor, signal.SIGHUP)
+        return self.wait_log(event, before + 1)
 
     def port(self, listener):
         return int(self.address[listener].rsplit(":", 1)[1])
@@ -179,6 +196,14 @@ def refused(port):
         return True
 
 
+def let_workers_in(path):
+    """To a socket of ours: workers are another user where the tests are root's."""
+    os.chmod(path, 0o777)
+    for folder in pathlib.Path(path).parents:
+        if pathlib.Path(tempfile.gettempdir()) in folder.parents:
+            folder.chmod(0o755)
+
+
 class Function:
     """A network function of sockets: serve(connection) runs in a thread for each one; what it raises fails the test."""
 
@@ -188,6 +213,7 @@ class Function:
         if path:
             self.listener = socket.socket(socket.AF_UNIX)
             self.listener.bind(str(path))
+            let_workers_in(path)
             self.listener.listen(1024)
             self.address = f"unix:{path}"
         else:

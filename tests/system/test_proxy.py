@@ -18,7 +18,7 @@ import threading
 import pytest
 
 from proxy_peers import (PATIENCE, Function, Pair, Pki, Proxy, blocks, checksum, connect, echo, egress_config, hold,
-                         ingress_config, read_all, refused, reset, until)
+                         ingress_config, let_workers_in, read_all, refused, reset, until)
 
 
 @pytest.fixture(scope="session")
@@ -233,6 +233,7 @@ def test_a_full_backlog_of_a_unix_socket_ends_one_connection_only(start, pqplane
     with socket.socket(socket.AF_UNIX) as function:
         function.settimeout(PATIENCE)
         function.bind(str(tmp_path / "f.sock"))
+        let_workers_in(tmp_path / "f.sock")
         function.listen(0)
         with socket.socket(socket.AF_UNIX) as filler:
             filler.connect(str(tmp_path / "f.sock"))
@@ -476,7 +477,7 @@ def connect_or_none(port):
 def test_descriptors_run_out_and_come_back(start, pqplane, tmp_path, pki, when):
     f = Function(echo)
     ingress = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(pki, f.address))
-    config = egress_config(pki, f"127.0.0.1:{ingress.port('sbi')}")
+    config = egress_config(pki, f"127.0.0.1:{ingress.port('sbi')}", user="root")  # whose limits root may set here
     few = (60, 60)
     early = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, few)} if when == "from the start" else {}
     egress = Proxy(start, pqplane, tmp_path, "egress", config, **early)

@@ -1,8 +1,11 @@
 """The proxy's processes: a supervisor that keeps the listening sockets, workers that come and go."""
 
+import itertools
 import os
+import shutil
 import signal
 import socket
+import ssl
 
 import pytest
 
@@ -39,10 +42,19 @@ def echo(c):
         pass
 
 
+def exactly(s, count):
+    data = b""
+    while len(data) < count:
+        part = s.recv(count - len(data))
+        assert part, f"the stream ended after {len(data)} of {count} bytes"
+        data += part
+    return data
+
+
 def works(p):
     s = p.connect()
     s.sendall(b"hello")
-    assert s.recv(5, socket.MSG_WAITALL) == b"hello"
+    assert exactly(s, 5) == b"hello"
     return s
 
 
@@ -62,7 +74,7 @@ def test_a_killed_worker_is_started_again_and_the_sockets_stay(start, pqplane, t
     waiting.sendall(b"later")
     os.kill(first, signal.SIGKILL)
     assert read_all(s) == (b"", "reset")
-    assert waiting.recv(5, socket.MSG_WAITALL) == b"later"
+    assert exactly(waiting, 5) == b"later"
     line = p.egress.wait_log("worker died")
     assert line["worker"] == 0 and "killed by signal 9" in line["detail"] and line["restart_in_s"] == 0
     second = p.egress.pid
@@ -92,7 +104,7 @@ def test_several_workers_share_sockets_and_limit(start, pqplane, tmp_path, pki, 
     for s in open_now:
         try:
             s.sendall(b"again")
-            if s.recv(5, socket.MSG_WAITALL) == b"again":
+            if exactly(s, 5) == b"again":
                 alive.append(s)
         except (ConnectionResetError, BrokenPipeError):
             pass
@@ -111,7 +123,7 @@ def test_a_worker_does_not_listen_to_signals_meant_for_the_supervisor(start, pqp
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
         os.kill(p.egress.pid, number)
     s.sendall(b"still")
-    assert s.recv(5, socket.MSG_WAITALL) == b"still"
+    assert exactly(s, 5) == b"still"
     assert not p.egress.log("worker died")
 
 
@@ -160,3 +172,216 @@ def test_what_is_wrong_is_said_before_anything_is_served(start, pqplane, tmp_pat
     config = ingress_config(pki, "127.0.0.1:9", tls={"key": pki.file("client.key")}, workers=2)
     with pytest.raises(RuntimeError, match="does not belong to the certificate"):
         Proxy(start, pqplane, tmp_path, "wrong", config)
+
+
+# --- reload ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(pqplane, tmp_path):
+    """An authority of one test's own, whose files it may change. Classical, so that Python's TLS can look."""
+    p = Pki(pqplane, tmp_path / "own", root="p384", intermediate=None, leaf="p384")
+    for name in ("server", "client", "second"):
+        p.issue(name)
+    return p
+
+
+CLASSICAL = {"mode": "classical", "level": 3}
+
+
+def shown(p, pki, identity="client"):
+    """The names in the certificate that the ingress shows now."""
+    c = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    c.check_hostname = False
+    c.load_verify_locations(pki.file("root.crt"))
+    c.load_cert_chain(pki.file(f"{identity}.crt"), pki.file(f"{identity}.key"))
+    with socket.create_connection(("127.0.0.1", p.port("sbi")), timeout=PATIENCE) as raw, c.wrap_socket(raw) as s:
+        s.sendall(b"x")
+        assert s.recv(1) == b"x"
+        return [name for _, name in s.getpeercert()["subjectAltName"]]
+
+
+def put(pki, name, source):
+    """source's certificate and key in the place of name's."""
+    for kind in ("crt", "key"):
+        shutil.copy2(pki.file(f"{source}.{kind}"), pki.file("new"))
+        os.rename(pki.file("new"), pki.file(f"{name}.{kind}"))
+
+
+def test_reload_takes_new_files_and_keeps_connections(start, pqplane, tmp_path, own, function):
+    ingress = {"policy": CLASSICAL, "workers": 2}
+    p = Pair(start, pqplane, tmp_path, own, function(echo).address, ingress=ingress,
+             egress={"policy": CLASSICAL, "peers": ["server.example", "second.example"]})
+    kept = works(p)
+    workers = p.ingress.workers
+    assert shown(p.ingress, own) == ["server.example"]
+    put(own, "server", "second")
+    line = p.ingress.reload()
+    assert line["generation"] == 2 and line["cause"] == "SIGHUP"
+    assert shown(p.ingress, own) == ["second.example"]
+    kept.sendall(b"still")
+    assert exactly(kept, 5) == b"still"
+    assert p.ingress.workers == workers
+    for i in range(3, 30):
+        assert p.ingress.reload()["generation"] == i
+    kept.sendall(b"and on")
+    assert exactly(kept, 6) == b"and on"
+    works(p)
+
+
+def test_what_can_not_be_used_is_refused_and_the_old_goes_on(start, pqplane, tmp_path, own, function):
+    good = ingress_config(own, function(echo).address, policy=CLASSICAL, watch=False)
+    p = Proxy(start, pqplane, tmp_path, "ingress", good)
+    bad = lambda **tls: {**good, "tls": {**good["tls"], **tls}}
+    (tmp_path / "rubbish.crt").write_text("rubbish")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        for config, says in (
+            (bad(key=own.file("client.key")), "does not belong to the certificate"),
+            (bad(key=own.file("none.key")), "none.key"),
+            (bad(ca=str(tmp_path / "rubbish.crt")), "rubbish.crt"),
+            (bad(policy={"mode": "classical", "level": 3, "groups": "nonsense"}), "nonsense"),
+            ({"ingress": []}, "there is nothing to do"),
+            ({**good, "ingress": [{**good["ingress"][0], "forward": "no-such-host.invalid:1"}]}, "no-such-host"),
+            ({**good, "ingress": good["ingress"] + [{**good["ingress"][0], "name": "b", "listen": address}]}, address),
+        ):
+            line = p.reload(config, refused=True)
+            assert says in line["detail"] and line["generation"] == 1, line
+            assert shown(p, own) == ["server.example"]
+    p.path.write_text("{")
+    assert "ingress.yaml:2:1: " in p.reload(refused=True)["detail"]
+    assert p.reload(good)["generation"] == 2
+    assert not p.log("worker died")
+
+
+def test_a_changed_file_is_taken_without_being_told(start, pqplane, tmp_path, own, function):
+    p = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(own, function(echo).address, policy=CLASSICAL))
+    for kind in ("crt", "key"):
+        shutil.copy2(own.file(f"server.{kind}"), own.file(f"first.{kind}"))
+    os.utime(own.file("server.crt"))
+    for i, name in enumerate(("second", "first", "second"), 2):
+        put(own, "server", name)
+        assert p.wait_log("reloaded", i - 1)["generation"] == i
+        assert shown(p, own) == ["second.example" if name == "second" else "server.example"]
+    assert [line["cause"] for line in p.log("reloaded")] == ["a file changed"] * 3
+    shutil.copy(own.file("client.key"), own.file("server.key"))
+    assert "does not belong" in p.wait_log("reload refused")["detail"]
+    put(own, "server", "first")
+    assert p.wait_log("reloaded", 4)["generation"] == 5
+    assert shown(p, own) == ["server.example"]
+
+
+def test_a_folder_that_a_link_stands_for_is_replaced(start, pqplane, tmp_path, own, function):
+    """As a Kubernetes secret: NAME -> ..data/NAME, and ..data -> a folder for each version."""
+    mount, numbers = tmp_path / "mount", itertools.count()
+    mount.mkdir()
+
+    def publish(identity):
+        version = mount / f"..version{next(numbers)}"
+        version.mkdir()
+        for kind in ("crt", "key"):
+            shutil.copy2(own.file(f"{identity}.{kind}"), version / f"tls.{kind}")
+        (mount / "..new").symlink_to(version.name)
+        (mount / "..new").rename(mount / "..data")
+
+    publish("server")
+    for kind in ("crt", "key"):
+        (mount / f"tls.{kind}").symlink_to(f"..data/tls.{kind}")
+    config = ingress_config(own, function(echo).address, policy=CLASSICAL,
+                            tls={"certificate": str(mount / "tls.crt"), "key": str(mount / "tls.key")})
+    p = Proxy(start, pqplane, tmp_path, "ingress", config)
+    assert shown(p, own) == ["server.example"]
+    for i, name in enumerate(("second", "server", "second"), 1):
+        publish(name)
+        p.wait_log("reloaded", i)
+        assert shown(p, own) == [f"{name}.example"]
+    assert not p.log("reload refused")
+
+
+def test_listeners_come_and_go(start, pqplane, tmp_path, pki, function, free_port):
+    f = function(echo)
+    ingress = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(pki, f.address))
+    config = egress_config(pki, f"127.0.0.1:{ingress.port('sbi')}", workers=2)
+    p = Proxy(start, pqplane, tmp_path, "egress", config)
+    more = {**config["egress"][0], "name": "more", "listen": f"127.0.0.1:{free_port()}"}
+    kept = connect(p.port("nrf"))
+    kept.sendall(b"1")
+    assert kept.recv(1) == b"1"
+    assert p.reload({**config, "egress": [more, config["egress"][0]]})["listeners"] == 2
+    p.address["more"] = more["listen"]
+    for listener in ("more", "nrf"):
+        s = connect(p.port(listener))
+        s.sendall(b"hello")
+        assert exactly(s, 5) == b"hello"
+    p.reload({**config, "egress": [more]})
+    with pytest.raises(ConnectionRefusedError):
+        connect(p.port("nrf"))
+    for s in (kept, connect(p.port("more"))):
+        s.sendall(b"2")
+        assert s.recv(1) == b"2"
+
+
+def test_who_waits_in_a_removed_listener_is_still_served(start, pqplane, tmp_path, pki, function, free_port):
+    ingress = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(pki, function(echo).address))
+    config = egress_config(pki, f"127.0.0.1:{ingress.port('sbi')}")
+    p = Proxy(start, pqplane, tmp_path, "egress", config)
+    other = {**config["egress"][0], "name": "other", "listen": f"127.0.0.1:{free_port()}"}
+    os.kill(p.pid, signal.SIGSTOP)
+    waiting = [connect(p.port("nrf")) for _ in range(20)]
+    p.write({**config, "egress": [other]})
+    os.kill(p.supervisor, signal.SIGHUP)
+    until(lambda: f":{int(other['listen'].rsplit(':')[1]):04X} 00000000:0000 0A" in open("/proc/net/tcp").read(), "the new socket")
+    os.kill(p.pid, signal.SIGCONT)
+    p.wait_log("reloaded")
+    for s in waiting:
+        s.sendall(b"hello")
+        assert exactly(s, 5) == b"hello"
+
+
+def test_the_number_of_workers_changes(start, pqplane, tmp_path, pki, function):
+    p = Pair(start, pqplane, tmp_path, pki, function(echo).address)
+    config = egress_config(pki, f"127.0.0.1:{p.ingress.port('sbi')}")
+    first = p.egress.pid
+    kept = works(p)
+    assert p.egress.reload({**config, "workers": 4})["workers"] == 4
+    assert len(p.egress.workers) == 4 and first in p.egress.workers
+    held = [works(p) for _ in range(40)]
+    p.egress.reload({**config, "workers": 1})
+    for s in [kept, *held, works(p)]:
+        s.sendall(b"again")
+        assert exactly(s, 5) == b"again"
+        s.close()
+    until(lambda: p.egress.workers == [first], "the end of the retired workers")
+    assert not p.egress.log("worker died")
+    assert p.egress.program.stop() == 0
+    assert p.egress.counts() == {"end": 42}
+
+
+def test_timeouts_limits_and_level_hold_at_once(start, pqplane, tmp_path, pki, function):
+    p = Pair(start, pqplane, tmp_path, pki, function(echo).address)
+    config = egress_config(pki, f"127.0.0.1:{p.ingress.port('sbi')}")
+    kept = works(p)
+    p.egress.reload({**config, "limits": {"connections": 1, "buffer": "4KiB"}, "log": {"level": "debug", "format": "json"}})
+    assert refused(p.egress.port("nrf"))
+    kept.sendall(b"x" * 100_000)
+    assert exactly(kept, 100_000) == b"x" * 100_000
+    p.egress.reload({**config, "timeouts": {"idle": "300ms"}, "user": "root" if os.getuid() else "daemon"})
+    assert p.egress.wait_log("change needs a restart")["key"] == "user"
+    s = works(p)
+    assert read_all(s) == (b"", "reset")
+    until(lambda: any(x["reason"] == "idle" for x in p.egress.log("connection closed")), "its end for idleness")
+
+
+def test_the_log_is_opened_anew(start, pqplane, tmp_path, pki, function):
+    ingress = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(pki, function(echo).address))
+    p = Proxy(start, pqplane, tmp_path, "egress", egress_config(pki, f"127.0.0.1:{ingress.port('sbi')}"),
+              more=["--log-file", tmp_path / "egress.log"])
+    connect(p.port("nrf")).close()
+    text = lambda: (tmp_path / "egress.log").read_text()
+    until(lambda: "connection closed" in text(), "the log line")
+    (tmp_path / "egress.log").rename(tmp_path / "egress.log.1")
+    os.kill(p.supervisor, signal.SIGHUP)
+    until(lambda: (tmp_path / "egress.log").exists() and "reloaded" in text(), "the new log")
+    connect(p.port("nrf")).close()
+    until(lambda: "connection closed" in text(), "a worker's line in the new log")
+    assert (tmp_path / "egress.log.1").read_text().count("connection closed") == 1

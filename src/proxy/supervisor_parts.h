@@ -1,0 +1,115 @@
+/* supervisor_parts.h - what the files of the supervisor share: its state, its workers, what it loads.
+ *
+ * Spec:   supervisor.h.
+ * Owns:   see supervisor.h.
+ * Errors: see supervisor.h.
+ */
+#ifndef PQ_PROXY_SUPERVISOR_PARTS_H
+#define PQ_PROXY_SUPERVISOR_PARTS_H
+
+#include <ev.h>
+
+#include "proxy/bundle.h"
+#include "proxy/child.h"
+#include "proxy/contain.h"
+#include "proxy/listening.h"
+#include "proxy/restart.h"
+#include "proxy/shared.h"
+#include "proxy/supervisor.h"
+#include "proxy/watch.h"
+
+enum pq_supervisor_phase {
+    PQ_STARTING, /* nobody has been told that it is ready */
+    PQ_SERVING,
+    PQ_DRAINING,
+    PQ_ENDING /* a second signal came, or it can't start */
+};
+
+/* A worker, as its supervisor sees it; one a slot of the shared memory. */
+struct pq_supervised {
+    struct pq_supervisor *supervisor;
+    size_t slot;
+    struct pq_child child;
+    bool wanted;         /* else it is retired, or there is none */
+    bool drained;        /* accepts no more */
+    int64_t open;        /* connections when it stopped accepting */
+    uint64_t generation; /* that it serves; 0: none yet */
+    uint64_t socket;     /* the highest number of a listening socket that it was sent */
+    int refused;         /* why it can't serve; 0: it did not say so */
+    struct pq_why why;
+    struct pq_restart restart;
+    ev_timer again; /* starts it, or sends it the generation, once more */
+};
+
+/* A configuration on its way to the workers: read, checked in a child, given out. */
+struct pq_loading {
+    enum { PQ_LOADING_NOTHING, PQ_LOADING_CHECK, PQ_LOADING_APPLY } step;
+    const char *cause; /* for the log */
+    bool again;        /* once more, when this is done */
+    struct pq_bundle bundle;
+    struct pq_child check;
+    int refused; /* why the check failed */
+    bool passed;
+    struct pq_why why;
+    ev_timer limit;
+};
+
+struct pq_supervisor {
+    const struct pq_supervisor_how *how;
+    struct ev_loop *loop;
+    struct pq_shared *shared;
+    enum pq_supervisor_phase phase;
+    struct pq_loading loading;
+    /* What is served. */
+    struct pq_proxy_config config;
+    struct pq_contain contain;
+    struct pq_listening_set listening;
+    uint64_t generation;
+    int packed; /* the bundle; -1 before there is one */
+    struct pq_watch *watch;
+    ev_timer look, keys;
+    int log_fd, ready_fd;
+    int signal; /* that drains it */
+    bool told;  /* that it drains */
+    int error;  /* what it ends with */
+    struct pq_why *why;
+    ev_signal signals[4];
+    ev_timer kill; /* what is left of the children */
+    struct pq_supervised worker[PQ_SHARED_SLOTS];
+};
+
+/* --- crew.c: the workers ----------------------------------------------------------------------------------------- */
+void pq_crew_init(struct pq_supervisor *s);
+/* As many as the configuration says: starts those that are missing, retires those that are too many. */
+PQ_MUST_CHECK int pq_crew_fit(struct pq_supervisor *s, struct pq_why *why);
+/* All workers get the newest generation, retired ones too. */
+void pq_crew_give(struct pq_supervisor *s);
+/* All that are wanted and live serve it; at the start, all that are wanted. */
+bool pq_crew_ready(const struct pq_supervisor *s);
+void pq_crew_tell(struct pq_supervisor *s, const struct pq_control_message *m);
+/* None is started again. */
+void pq_crew_dismiss(struct pq_supervisor *s);
+void pq_crew_reap(struct pq_supervisor *s);
+void pq_crew_kill(struct pq_supervisor *s);
+size_t pq_crew_living(const struct pq_supervisor *s);
+
+/* --- loading.c --------------------------------------------------------------------------------------------------- */
+void pq_loading_init(struct pq_supervisor *s);
+/* A failure is told in the log and changes nothing; at the start it ends the supervisor. always: also where no file
+ * has changed. */
+void pq_loading_begin(struct pq_supervisor *s, const char *cause, bool always);
+void pq_loading_look_whether_applied(struct pq_supervisor *s);
+void pq_loading_reap(struct pq_supervisor *s);
+void pq_loading_stop(struct pq_supervisor *s);
+
+/* --- supervisor.c ------------------------------------------------------------------------------------------------ */
+/* In a child: closes and frees what is the supervisor's alone. */
+void pq_supervisor_leave(void *supervisor);
+/* A generation is served by all workers. */
+void pq_supervisor_applied(struct pq_supervisor *s);
+/* It can't go on. */
+void pq_supervisor_end(struct pq_supervisor *s, int error, const struct pq_why *why);
+/* Workers have stopped accepting, or ended. */
+void pq_supervisor_look(struct pq_supervisor *s);
+
+#endif
