@@ -1,5 +1,5 @@
 # Verbs. Each runs through scripts/env: here, if this host has what deps/debian.txt lists, else in a Debian 14 root.
-.PHONY: all demo check bench fmt lint coverage fuzz clean
+.PHONY: all demo check soak bench fmt lint coverage fuzz clean
 E := scripts/env
 BUILD := scripts/build
 
@@ -14,6 +14,10 @@ demo:
 # Every test; the last line counts them.
 check:
 	@$(E) scripts/check
+
+# The relay for SECONDS (1800) under all that operators do and much that happens to them; the last line counts.
+soak:
+	@$(E) scripts/soak $(or $(SECONDS),1800) $(ARGS)
 
 # Us against peers, in one run.
 bench:
