@@ -21,6 +21,7 @@ int pq_cli_pki(int argc, char **argv);
 int pq_cli_nf(int argc, char **argv);
 int pq_cli_load(int argc, char **argv);
 int pq_cli_proxy(int argc, char **argv);
+int pq_cli_redirect(int argc, char **argv);
 int pq_cli_lab(int argc, char **argv);
 int pq_cli_report(int argc, char **argv);
 

@@ -42,6 +42,7 @@ static const struct pq_command commands[] = {
     {"nf", pq_cli_nf, "one network function of a 5G core: nrf, ausf, udm or udr"},
     {"load", pq_cli_load, "play the consumer of a network function and time each request"},
     {"proxy", pq_cli_proxy, "the sidecar: post-quantum TLS beside an unmodified network function"},
+    {"redirect", pq_cli_redirect, "lead a user's or a cgroup's connections to a transparent egress of the sidecar"},
     {"lab", pq_cli_lab, "measure an experiment: every combination of its factors, in rounds, on private hosts"},
     {"report", pq_cli_report, "what results of the lab show: a table, CSV, or one HTML page"},
     {"version", version, "what this is built of"},

@@ -17,43 +17,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "net/namespace.h"
-
-enum { NO_IP = 127 };
-
-static _Noreturn void become_ip(int netns, int in, int out)
-{
-    const char *const places[] = {"/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip"};
-    char name[] = "ip", option[] = "-batch",
-         standard_input[] = "-", *const argv[] = {name, option, standard_input, NULL};
-    signal(SIGPIPE, SIG_DFL);
-    if (dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0)
-        _exit(1);
-    if (netns >= 0 && pq_netns_enter(netns, NULL) < 0)
-        _exit(1);
-    execvp("ip", argv);
-    for (size_t i = 0; i < PQ_COUNT(places); i++)
-        execv(places[i], argv);
-    _exit(NO_IP);
-}
-
-/* ip reads a few kilobytes at most and says little: the pipes hold both, so that neither side waits for the other. */
-static int talk(int in, const char *batch, int out, struct pq_buf *said)
-{
-    size_t len = strlen(batch);
-    ssize_t n = write(in, batch, len);
-    close(in);
-    if (n >= 0 && (size_t)n < len)
-        return PQ_E_IO;
-    for (;;) {
-        char chunk[512];
-        n = read(out, chunk, sizeof chunk);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return 0;
-        TRY(pq_buf_append(said, chunk, (size_t)n));
-    }
-}
+#include "net/tool.h"
 
 /* What ip said, as part of a sentence: one line, without "Command failed -:3". */
 static void one_line(struct pq_buf *said)
@@ -71,8 +35,6 @@ static int ip_failed(int status, struct pq_buf *said, struct pq_why *why)
 {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == NO_IP)
-        return pq_why(why, PQ_E_NOENT, "there is no \"ip\" command here: install iproute2");
     one_line(said);
     const char *text = said->len ? (const char *)said->at : "no reason given";
     if (strstr(text, "Unknown device type") || strstr(text, "Operation not supported"))
@@ -85,34 +47,13 @@ static int ip_failed(int status, struct pq_buf *said, struct pq_why *why)
 
 int pq_ip_batch(int netns, const char *batch, struct pq_why *why)
 {
-    DEFER(pq_closep) int in_read = -1;
-    DEFER(pq_closep) int out_read = -1;
-    DEFER(pq_closep) int out_write = -1;
-    DEFER(pq_buf_free) struct pq_buf said = {.cap = 16384};
-    int in[2], out[2];
-    if (pipe2(in, O_CLOEXEC) < 0)
-        return pq_why(why, PQ_E_LIMIT, "can't make a pipe: %s", strerror(errno));
-    in_read = in[0];
-    if (pipe2(out, O_CLOEXEC) < 0) {
-        close(in[1]);
-        return pq_why(why, PQ_E_LIMIT, "can't make a pipe: %s", strerror(errno));
-    }
-    out_read = out[0];
-    out_write = out[1];
-    pid_t pid = fork();
-    if (pid == 0)
-        become_ip(netns, in_read, out_write);
-    close(TAKE_FD(out_write));
-    close(TAKE_FD(in_read));
-    if (pid < 0) {
-        close(in[1]);
-        return pq_why(why, PQ_E_LIMIT, "can't start ip: %s", strerror(errno));
-    }
-    int talked = talk(in[1], batch, out_read, &said), status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    TRY(ip_failed(status, &said, why));
-    return talked < 0 ? pq_why(why, talked, "can't talk to ip: %s", pq_error_text(talked)) : 0;
+    static const char *const argv[] = {"ip", "-batch", "-", NULL};
+    DEFER(pq_buf_free) struct pq_buf said = {.cap = 1 << 20};
+    int status = 0, e = pq_tool_run(&(struct pq_tool){argv, batch, netns}, &status, &said, NULL, why);
+    if (e == PQ_E_NOENT)
+        return pq_why(why, e, "there is no \"ip\" command here: install iproute2");
+    TRY(e);
+    return ip_failed(status, &said, why);
 }
 
 struct counting {

@@ -107,6 +107,30 @@ uint16_t pq_address_port(const struct pq_address *a)
     return 0;
 }
 
+struct pq_address pq_address_plain(const struct pq_address *a)
+{
+    const struct sockaddr_in6 *in6 = (const void *)&a->sa;
+    if (a->sa.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr))
+        return *a;
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = in6->sin6_port};
+    struct pq_address out = {.len = sizeof in};
+    memcpy(&in.sin_addr, &in6->sin6_addr.s6_addr[12], sizeof in.sin_addr);
+    memcpy(&out.sa, &in, sizeof in);
+    return out;
+}
+
+bool pq_address_equal(const struct pq_address *a, const struct pq_address *b)
+{
+    struct pq_address x = pq_address_plain(a), y = pq_address_plain(b);
+    const struct sockaddr_in *p = (const void *)&x.sa, *q = (const void *)&y.sa;
+    const struct sockaddr_in6 *p6 = (const void *)&x.sa, *q6 = (const void *)&y.sa;
+    if (x.sa.ss_family != y.sa.ss_family || pq_address_port(&x) != pq_address_port(&y))
+        return false;
+    return x.sa.ss_family == AF_INET    ? p->sin_addr.s_addr == q->sin_addr.s_addr
+           : x.sa.ss_family == AF_INET6 ? IN6_ARE_ADDR_EQUAL(&p6->sin6_addr, &q6->sin6_addr)
+                                        : false;
+}
+
 static int open_socket(int family, int *out_fd, struct pq_why *why)
 {
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

@@ -30,6 +30,10 @@ void pq_address_text(const struct pq_address *a, char out[PQ_ADDRESS_TEXT]);
 struct pq_address pq_address_local(int fd);
 struct pq_address pq_address_peer(int fd);
 uint16_t pq_address_port(const struct pq_address *a);
+/* IPv4 in its mapped form (RFC 4291, section 2.5.5.2) becomes plain; all else stays. */
+struct pq_address pq_address_plain(const struct pq_address *a);
+/* Of IPv4 and IPv6: the same host and port, be IPv4 mapped or plain. */
+bool pq_address_equal(const struct pq_address *a, const struct pq_address *b);
 
 /* An address with port 0 gets one from the kernel: read it with pq_address_local(). SO_REUSEADDR is set;
  * a unix socket's path must not exist (a stale socket that nobody answers on is removed). backlog 0 means 1024. */

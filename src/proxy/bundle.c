@@ -147,10 +147,13 @@ static int take_addresses(struct pq_bundle *b)
     TRY(get_text(b->files, addresses_entry, &text));
     char *at = text;
     for (size_t i = 0; i < pq_proxy_listener_count(&b->config); i++) {
-        struct pq_proxy_address *target = &pq_proxy_listener_at(&b->config, i)->target;
+        struct pq_proxy_listener *l = pq_proxy_listener_at(&b->config, i);
+        struct pq_proxy_address *target = &l->target;
         const char *line = next_line(&at);
         if (!line)
             return PQ_E_SYNTAX;
+        if (l->transparent)
+            continue;
         TRY(pq_address_parse(line, &target->at, NULL));
         target->known = true;
     }

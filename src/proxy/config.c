@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "crypto/kind.h"
 #include "proxy/address.h"
+#include "proxy/transparent.h"
 
 const char *const pq_proxy_direction_names[] = {"ingress", "egress"};
 
@@ -195,7 +196,8 @@ static int check_listener(const struct pq_node *map, struct pq_proxy_listener *l
         if (!isalnum((unsigned char)*c) && !strchr("-_.", *c))
             return pq_node_why(pq_node_get(map, "name"), why,
                                "name: \"%.60s\" may hold letters, digits, '-', '_' and '.' only", l->name);
-    if (l->target.known && l->target.at.sa.ss_family != AF_UNIX && pq_address_port(&l->target.at) == 0)
+    if (l->target.known && !l->transparent && l->target.at.sa.ss_family != AF_UNIX &&
+        pq_address_port(&l->target.at) == 0)
         return pq_node_why(pq_node_get(map, target), why, "%s: nothing answers on port 0", target);
     const struct pq_proxy_address *plain = pq_proxy_plaintext_side(l);
     if (plaintext_stays(l, plain, plain->known, &wrong) < 0)
@@ -217,10 +219,11 @@ static int check_egress(const struct pq_node *map, void *out, struct pq_why *why
             "egress \"%s\" needs \"peers\": the names of which one must be in the peer's certificate, or anyone "
             "whom the CA vouches for could stand in for it",
             l->name);
+    TRY(pq_transparent_check(map, l, why));
     return check_listener(map, out, PQ_PROXY_EGRESS, why);
 }
 
-#define LISTENER_FIELDS(target_name, remote_name)                                                                      \
+#define LISTENER_FIELDS(target_name, needed, remote_name)                                                              \
     {.name = "name", .type = PQ_FIELD_STRING, .offset = offsetof(struct pq_proxy_listener, name), .required = true},   \
         {.name = "listen",                                                                                             \
          .type = PQ_FIELD_CUSTOM,                                                                                      \
@@ -231,7 +234,7 @@ static int check_egress(const struct pq_node *map, void *out, struct pq_why *why
         {.name = target_name,                                                                                          \
          .type = PQ_FIELD_CUSTOM,                                                                                      \
          .offset = offsetof(struct pq_proxy_listener, target),                                                         \
-         .required = true,                                                                                             \
+         .required = needed,                                                                                           \
          .custom = pq_proxy_address_read,                                                                              \
          .custom_free = pq_proxy_address_free},                                                                        \
         {.name = "peers", .type = PQ_FIELD_STRINGS, .offset = offsetof(struct pq_proxy_listener, peers)},              \
@@ -264,11 +267,11 @@ static const struct pq_schema warm_schema = {
     "warm", sizeof((struct pq_proxy_listener *)0)->warm, warm_fields, PQ_COUNT(warm_fields), warm_defaults, NULL};
 
 static const struct pq_field ingress_fields[] = {
-    LISTENER_FIELDS("forward", "forward_remote"),
+    LISTENER_FIELDS("forward", true, "forward_remote"),
     {.name = "authorities", .type = PQ_FIELD_STRINGS, .offset = offsetof(struct pq_proxy_listener, authorities)},
 };
 static const struct pq_field egress_fields[] = {
-    LISTENER_FIELDS("connect", "listen_remote"),
+    LISTENER_FIELDS("connect", false, "listen_remote"),
     {.name = "authority", .type = PQ_FIELD_STRING, .offset = offsetof(struct pq_proxy_listener, authority)},
     {.name = "carry",
      .type = PQ_FIELD_CHOICE,
@@ -276,6 +279,11 @@ static const struct pq_field egress_fields[] = {
      .choices = carry_names},
     {.name = "warm", .type = PQ_FIELD_STRUCT, .offset = offsetof(struct pq_proxy_listener, warm), .of = &warm_schema},
     {.name = "transparent", .type = PQ_FIELD_BOOL, .offset = offsetof(struct pq_proxy_listener, transparent)},
+    {.name = "networks",
+     .type = PQ_FIELD_CUSTOM,
+     .offset = offsetof(struct pq_proxy_listener, networks),
+     .custom = pq_transparent_networks_read,
+     .custom_free = pq_transparent_networks_free},
 };
 static const struct pq_schema ingress_schema = {.what = "an ingress",
                                                 .size = sizeof(struct pq_proxy_listener),

@@ -16,12 +16,14 @@
 #define PQ_PROXY_CONFIG_H
 
 #include "base/config.h"
+#include "net/network.h"
 #include "net/tcp.h"
 #include "tls/tls.h"
 
 enum {
     PQ_PROXY_LISTENERS_MAX = 1024,
     PQ_PROXY_PEERS_MAX = 64, /* names of one listener */
+    PQ_PROXY_NETWORKS_MAX = 256,
     PQ_PROXY_CONNECTIONS_MAX = 1000000,
     PQ_PROXY_BUFFER_MIN = 4 << 10,
     PQ_PROXY_BUFFER_MAX = 16 << 20,
@@ -76,7 +78,8 @@ struct pq_proxy_listener {
         int64_t connections; /* finished handshakes kept ready */
         int64_t cpu;         /* percent of one core that making them may take */
     } warm;                  /* egress, carried alone */
-    bool transparent;        /* egress: the target is where the redirected client wanted to go */
+    bool transparent;        /* egress: the target is where the redirected client wanted to go; there is no connect */
+    struct pq_structs networks; /* of struct pq_network; transparent: where that may be; none: anywhere */
     struct pq_proxy_tls tls;
     const struct pq_proxy_listener *leads_to; /* the listener of this file that target reaches, or NULL; resolved */
 };

@@ -7,6 +7,10 @@
 #include "base/clock.h"
 #include "proxy/listing.h"
 #include "proxy/relay.h"
+#include "proxy/transparent.h"
+
+/* Connections that are asked whether one that comes is their own: it comes right after them. */
+enum { OWN_LOOKED_AT = 256 };
 
 /* How often a relay that lingers is looked at, in seconds. */
 #define LINGER_STEP 0.1
@@ -199,7 +203,7 @@ static void connect_failed(struct pq_connection *c, int e, const char *detail)
 {
     struct pq_why why = {""};
     char text[PQ_ADDRESS_TEXT];
-    pq_address_text(&c->route->how->target.at, text);
+    pq_address_text(&c->address[target_side(c)], text);
     if (!detail[0]) {
         pq_why(&why, e, "can't connect to %s: %s", text, pq_error_text(e));
         detail = why.text;
@@ -227,7 +231,7 @@ static void connected(struct pq_connection *c)
 static void connect_enter(struct pq_connection *c)
 {
     struct pq_why why = {""};
-    int e = pq_tcp_connect(&c->route->how->target.at, &c->fd[target_side(c)], &why);
+    int e = pq_tcp_connect(&c->address[target_side(c)], &c->fd[target_side(c)], &why);
     if (e == 0)
         connected(c);
     else if (e == PQ_E_WANT_WRITE)
@@ -570,12 +574,41 @@ static void refuse(struct pq_connections *s, const struct pq_route *route, int f
     pq_refuse(&s->refusals, route->how, fd, from, why, pq_shared_open(s->shared));
 }
 
+/* A rule that redirects the proxy's own connections leads each of them back here, as the client of another one. */
+static bool is_own(const struct pq_connections *s, const struct pq_address *from, const struct pq_address *target)
+{
+    int left = OWN_LOOKED_AT;
+    for (const struct pq_connection *c = s->first; c && left--; c = c->next) {
+        if (!c->route->how->transparent || c->phase > HANDSHAKE || c->fd[PQ_RELAY_PEER] < 0 ||
+            !pq_address_equal(target, &c->address[PQ_RELAY_PEER]))
+            continue;
+        struct pq_address local = pq_address_local(c->fd[PQ_RELAY_PEER]);
+        if (pq_address_equal(from, &local))
+            return true;
+    }
+    return false;
+}
+
+static bool find_target(const struct pq_connections *s, const struct pq_route *route, int fd,
+                        const struct pq_address *from, struct pq_address *target, enum pq_proxy_end *why)
+{
+    *target = route->how->target.at;
+    if (!route->how->transparent)
+        return true;
+    if (!pq_transparent_target(route->how, fd, target, why))
+        return false;
+    *why = PQ_PROXY_LOOP;
+    return !is_own(s, from, target);
+}
+
 void pq_connection_accept(struct pq_connections *s, struct pq_route *route, int fd, const struct pq_address *from)
 {
+    struct pq_address target;
     enum pq_proxy_end why;
     bool known;
     pq_metrics_accepted(s->counters, route->how->direction);
-    if (!admit(s, route, from, &known, &why) || !take_place(s, &why)) {
+    if (!admit(s, route, from, &known, &why) || !find_target(s, route, fd, from, &target, &why) ||
+        !take_place(s, &why)) {
         refuse(s, route, fd, from, why);
         return;
     }
@@ -589,7 +622,7 @@ void pq_connection_accept(struct pq_connections *s, struct pq_route *route, int 
     enum pq_relay_side from_side = target_side(c) == PQ_RELAY_LOCAL ? PQ_RELAY_PEER : PQ_RELAY_LOCAL;
     c->fd[from_side] = fd;
     c->address[from_side] = *from;
-    c->address[target_side(c)] = route->how->target.at;
+    c->address[target_side(c)] = target;
     for (int i = 0; i < 2; i++) {
         ev_init(&c->io[i], on_io);
         c->io[i].data = c;

@@ -31,6 +31,9 @@
     X(HANDSHAKES, "handshakes", WARN)                                                                                  \
     X(LIMIT, "limit", WARN)                                                                                            \
     X(DESCRIPTORS, "descriptors", WARN)                                                                                \
+    X(NOT_REDIRECTED, "not-redirected", WARN)                                                                          \
+    X(FORBIDDEN, "forbidden-destination", WARN)                                                                        \
+    X(LOOP, "loop", WARN)                                                                                              \
     X(MEMORY, "out-of-memory", ERROR)                                                                                  \
     X(TLS, "tls", WARN)
 enum pq_proxy_end {

@@ -126,8 +126,28 @@ static void put_ingress(struct pq_json *j, const struct pq_proxy_listener *l)
     put_strings(j, "authorities", &l->authorities);
 }
 
+static void put_transparent(struct pq_json *j, const struct pq_proxy_listener *l)
+{
+    const struct pq_network *networks = l->networks.at;
+    pq_json_bool(j, "listen_remote", l->plaintext_remote);
+    pq_json_bool(j, "transparent", true);
+    if (l->networks.count == 0)
+        return;
+    pq_json_open(j, "networks", '[');
+    for (size_t i = 0; i < l->networks.count; i++) {
+        char text[PQ_NETWORK_TEXT];
+        pq_network_text(&networks[i], text);
+        pq_json_text(j, NULL, text);
+    }
+    pq_json_close(j, ']');
+}
+
 static void put_egress(struct pq_json *j, const struct pq_proxy_listener *l)
 {
+    if (l->transparent) {
+        put_transparent(j, l);
+        return;
+    }
     pq_json_text(j, "connect", l->target.text);
     pq_json_bool(j, "listen_remote", l->plaintext_remote);
     put_optional(j, "authority", l->authority);
@@ -136,7 +156,7 @@ static void put_egress(struct pq_json *j, const struct pq_proxy_listener *l)
     pq_json_whole(j, "connections", l->warm.connections);
     pq_json_whole(j, "cpu", l->warm.cpu);
     pq_json_close(j, '}');
-    pq_json_bool(j, "transparent", l->transparent);
+    pq_json_bool(j, "transparent", false);
 }
 
 static void put_listeners(struct pq_json *j, const struct pq_proxy_config *c, enum pq_proxy_direction d)

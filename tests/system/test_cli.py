@@ -133,7 +133,7 @@ def test_a_standard_descriptor_can_tell_ready(pqplane, config, number):
 def test_every_configuration_in_the_guide_is_valid(pqplane, tmp_path):
     guide = (TOP / "docs/guide.md").read_text()
     blocks = [textwrap.dedent(b) for b in re.findall(r"```yaml\n(.*?)```", guide, re.S)]
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     pki = lambda *argv: subprocess.run([pqplane, "pki", *argv], check=True, cwd=tmp_path)
     pki("init", "--dir", "pki", "--root", "mldsa87", "--intermediate", "mldsa65")
     for name in ("amf", "nrf", "leaf"):

@@ -133,6 +133,28 @@ static const struct {
     {TLS "egress: [{name: a, listen: '[::]:1', connect: '198.18.0.3:80', peers: [x]}]\n", "set listen_remote: true"},
     {TLS "egress: [{name: a, listen: '127.0.0.1:1', connect: '198.18.0.3:80', forward_remote: true, peers: [x]}]\n",
      "an egress has no \"forward_remote\""},
+    /* transparent */
+    {TLS "egress: [{name: a, listen: '127.0.0.1:1', peers: [x]}]\n",
+     "2:10: an egress needs \"connect\", or transparent: true"},
+    {TLS "egress: [{name: a, listen: '127.0.0.1:1', peers: [x], transparent: true, connect: '198.18.0.3:80'}]\n",
+     "2:84: connect: a transparent egress leads each connection to where its client wanted to go"},
+    {TLS "egress: [{name: a, listen: 'unix:/x', peers: [x], transparent: true}]\n",
+     "no rule redirects to a unix socket"},
+    {TLS "egress: [{name: a, listen: '198.18.0.2:1', peers: [x], transparent: true}]\n", "set listen_remote: true"},
+    {TLS "egress: [{name: a, listen: '127.0.0.1:1', peers: [x], transparent: true, carry: tunnel}]\n",
+     "carries each connection alone"},
+    {TLS "egress: [{name: a, listen: '127.0.0.1:1', peers: [x], transparent: true, authority: 'a:1'}]\n",
+     "carries each connection alone"},
+    {TLS "egress: [{name: a, listen: '127.0.0.1:1', peers: [x], transparent: true, warm: {connections: 1}}]\n",
+     "knows its peers only once a connection comes"},
+    {TLS "egress: [{name: a, listen: '127.0.0.1:1', peers: [x], connect: '198.18.0.3:80', networks: 10.0.0.0/8}]\n",
+     "networks: an egress with connect has one target"},
+    {TLS
+     "egress: [{name: a, listen: '127.0.0.1:1', peers: [x], transparent: true, networks: [10.0.0.0/8, 10.0.0.1/8]}]\n",
+     "2:97: \"10.0.0.1/8\" has bits beyond its prefix: write 10.0.0.0/8"},
+    {TLS "egress: [{name: a, listen: '127.0.0.1:1', peers: [x], transparent: true, networks: []}]\n", "name 1 to 256"},
+    {TLS "egress: [{name: a, listen: '127.0.0.1:1', peers: [x], transparent: true, networks: [[x]]}]\n",
+     "a network is a single text"},
     /* names of peers */
     {TLS "egress: [{name: a, listen: '127.0.0.1:1', connect: '198.18.0.3:80'}]\n",
      "2:10: egress \"a\" needs \"peers\""},
@@ -212,6 +234,24 @@ static const struct {
      "mode"},
     {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80', tls: {policy: {level: 2}}}]\n", "level"},
 };
+
+static void a_transparent_egress_has_no_target(void **state)
+{
+    (void)state;
+    DEFER(free_config) struct pq_proxy_config c = {0};
+    struct pq_why why = {""};
+    int e = parse(TLS "egress: [{name: a, listen: '127.0.0.1:15001', peers: [x], transparent: true, networks: "
+                      "[10.0.0.0/8, 'fd00::/8']}, {name: b, listen: '[::1]:15001', peers: [x], transparent: true}]\n",
+                  &c, &why);
+    if (e < 0 || pq_proxy_config_resolve(&c, &why) < 0)
+        fail_msg("%s", why.text);
+    const struct pq_proxy_listener *l = pq_proxy_listener_at(&c, 0);
+    assert_true(l->transparent && l->target.known && l->target.at.sa.ss_family == AF_UNSPEC);
+    assert_string_equal(l->target.text, "transparent");
+    assert_int_equal(l->networks.count, 2);
+    assert_null(l->leads_to);
+    assert_int_equal(pq_proxy_listener_at(&c, 1)->networks.count, 0);
+}
 
 static void mistakes_are_named_with_their_place(void **state)
 {
@@ -331,7 +371,8 @@ static void every_allocation_may_fail(void **state)
         pq_alloc_fail_at(n);
         int e = parse("tls: {certificate: a.crt, key: a.key, ca: root.crt, policy: {mode: hybrid, groups: "
                       "X25519MLKEM768, require: pq-kex}}\n" INGRESS
-                      "egress: [{name: u, listen: 'unix:u', connect: 'a.example:1', peers: [x]}]\n",
+                      "egress: [{name: u, listen: 'unix:u', connect: 'a.example:1', peers: [x]}, {name: t, listen: "
+                      "'127.0.0.1:2', transparent: true, networks: [10.0.0.0/8], peers: x}]\n",
                       &c, &why);
         bool reached = pq_alloc_failed();
         pq_alloc_fail_at(0);
@@ -442,6 +483,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_hold),
         cmocka_unit_test(all_keys_are_read),
+        cmocka_unit_test(a_transparent_egress_has_no_target),
         cmocka_unit_test(mistakes_are_named_with_their_place),
         cmocka_unit_test(good_files_are_taken),
         cmocka_unit_test(caps_hold_and_one_more_is_refused),

@@ -92,7 +92,9 @@ static char *long_text(const struct world *w)
              "ingress: [{name: sbi, listen: '198.51.100.2:7777', forward: '127.0.0.1:8000', peers: [a.example, b],\n"
              "           authorities: ['c:1'], tls: {crl: /x.crl, policy: {mode: classical, level: 1}}}]\n"
              "egress: [{name: nrf, listen: 'unix:/run/nrf.sock', connect: 'peer.example:7777', peers: [nrf.example],\n"
-             "          authority: 'd:2', carry: connection, warm: {connections: 9, cpu: 20}, transparent: true}]\n",
+             "          authority: 'd:2', carry: connection, warm: {connections: 9, cpu: 20}, transparent: false},\n"
+             "         {name: far, listen: '127.0.0.1:9', transparent: true, networks: [10.0.0.0/8, 'fd00::/8'], "
+             "peers: x}]\n",
              w->leaf->chain, w->leaf->key_file, w->other->chain, w->other->key_file, w->root->chain);
     return text;
 }
@@ -122,7 +124,8 @@ static void the_config_is_one(void **state)
         "\"policy\":{\"mode\":\"pure\",\"level\":5,\"groups\":\"MLKEM1024\",\"require\":[\"pq-kex\",\"pq-auth\"]}",
         "\"crl\":\"/x.crl\",\"crl_stale\":\"warn\",\"first_flight\":\"classical\",\"resumption\":false,"
         "\"certificates_max\":\"100KiB\"",
-        "\"warm\":{\"connections\":9,\"cpu\":20},\"transparent\":true",
+        "\"warm\":{\"connections\":9,\"cpu\":20},\"transparent\":false",
+        "\"listen_remote\":false,\"transparent\":true,\"networks\":[\"10.0.0.0/8\",\"fd00::/8\"]",
         "\"listen\":\"unix:/run/nrf.sock\"",
     };
     for (int is_long = 0; is_long < 2; is_long++) {
@@ -161,10 +164,9 @@ static void certificates_have_names_and_ends(void **state)
     static const struct {
         const char *listener, *direction, *subject, *algorithm;
         int identity, chain;
-    } rows[] = {{"sbi", "ingress", "CN=leaf", "ML-DSA-65", 0, 2},
-                {"sbi", "ingress", "CN=other", "EC prime256v1", 1, 1},
-                {"nrf", "egress", "CN=leaf", "ML-DSA-65", 0, 2},
-                {"nrf", "egress", "CN=other", "EC prime256v1", 1, 1}};
+    } rows[] = {{"sbi", "ingress", "CN=leaf", "ML-DSA-65", 0, 2}, {"sbi", "ingress", "CN=other", "EC prime256v1", 1, 1},
+                {"nrf", "egress", "CN=leaf", "ML-DSA-65", 0, 2},  {"nrf", "egress", "CN=other", "EC prime256v1", 1, 1},
+                {"far", "egress", "CN=leaf", "ML-DSA-65", 0, 2},  {"far", "egress", "CN=other", "EC prime256v1", 1, 1}};
     assert_int_equal(yyjson_get_int(yyjson_obj_get(root, "generation")), 3);
     assert_string_equal(yyjson_get_str(yyjson_obj_get(root, "file")), "p.yaml");
     assert_int_equal(yyjson_arr_size(list), PQ_COUNT(rows));
