@@ -15,7 +15,17 @@ enum { OWN_LOOKED_AT = 256 };
 /* How often a relay that lingers is looked at, in seconds. */
 #define LINGER_STEP 0.1
 
+/* Connections that are held against a new generation at a turn of the loop. */
+enum { RECHECKED_A_TURN = 200 };
+
 enum phase { CONNECT, HANDSHAKE, RELAY, ENDED };
+
+/* It may go on for timeouts.grace, but no longer. */
+struct doom {
+    ev_timer timer;
+    enum pq_tls_reason reason;
+    char detail[512];
+};
 
 struct pq_connection {
     struct pq_connections *set;
@@ -31,13 +41,14 @@ struct pq_connection {
     ev_io io[2];
     unsigned watched[2];
     ev_timer timer;
-    ev_tstamp active;    /* when something last moved */
+    int64_t active;      /* when something last moved; monotonic, which ev_now() is not */
     uint64_t progress;   /* the relay's then */
     bool judged;         /* the handshake is counted: a client's once the server's first byte shows that it accepted */
     uint64_t counted[2]; /* bytes up and down that the counters have */
     bool lingers;        /* and the timer is set for that */
     bool abandoned;      /* in its handshake: it ends, with that reason, once the thread has given it back */
     enum pq_proxy_end why;
+    struct doom *doom; /* NULL: allowed */
     struct pq_address address[2];
     int64_t started, phase_started, took[ENDED]; /* ns */
 };
@@ -120,6 +131,13 @@ static void count_handshake(struct pq_connection *c, enum pq_tls_reason reason)
     c->judged = true;
 }
 
+static void lift_doom(struct pq_connection *c)
+{
+    if (c->doom)
+        ev_timer_stop(c->set->loop, &c->doom->timer);
+    pq_freep(&c->doom);
+}
+
 static void end(struct pq_connection *c, enum pq_proxy_end why, enum pq_tls_reason tls_reason, const char *detail)
 {
     struct pq_connections *s = c->set;
@@ -141,8 +159,11 @@ static void end(struct pq_connection *c, enum pq_proxy_end why, enum pq_tls_reas
     pq_metrics_ended(s->counters, direction(c), why, tls_reason, pq_clock_ns() - c->started);
     pq_relay_free(&c->relay);
     close_all(c, why, phase);
+    lift_doom(c);
     if (s->listed == c)
         s->listed = c->next;
+    if (s->rechecked == c)
+        s->rechecked = c->next;
     *c->link = c->next;
     if (c->next)
         c->next->link = c->link;
@@ -169,6 +190,15 @@ static void end_tls(struct pq_connection *c, int e)
         end_plain(c, PQ_PROXY_RESET_BY_PEER, NULL);
     else
         end(c, PQ_PROXY_TLS, reason == PQ_TLS_NONE ? PQ_TLS_INTERNAL : reason, pq_tls_failure(c->tls));
+}
+
+/* What a reload brought does not allow its peer any more. */
+static void end_forbidden(struct pq_connection *c, enum pq_tls_reason reason, const char *sentence)
+{
+    char detail[640];
+    snprintf(detail, sizeof detail, "%s: %s", pq_tls_reason_label(reason), sentence);
+    pq_metrics_rechecked(c->set->counters, direction(c), reason);
+    end_plain(c, PQ_PROXY_NOT_ALLOWED, detail);
 }
 
 /* --- waiting ----------------------------------------------------------------------------------------------------- */
@@ -270,8 +300,16 @@ static void count_in_flight(struct pq_connection *c, int change)
     pq_metrics_in_flight(s->counters, pq_handshaker_in_flight(s->handshaker));
 }
 
+static bool still_allowed(struct pq_connection *c, enum pq_tls_reason *reason, struct pq_why *why);
+
 static void handshake_finished(struct pq_connection *c)
 {
+    enum pq_tls_reason reason;
+    struct pq_why now_why = {""};
+    if (!still_allowed(c, &reason, &now_why)) { /* it began before a reload */
+        end_forbidden(c, reason, now_why.text);
+        return;
+    }
     if (direction(c) == PQ_PROXY_INGRESS)
         pq_admission_authenticated(&c->set->shared->admission, &c->address[PQ_RELAY_PEER], pq_clock_ns());
     enter_next(c);
@@ -338,7 +376,7 @@ static bool relay_pumped(struct pq_connection *c, enum pq_relay_side side, unsig
         return false;
     }
     if (c->progress != c->relay.progress) {
-        c->active = ev_now(c->set->loop);
+        c->active = pq_clock_ns();
         count_bytes(c);
         if (!c->judged && c->relay.flow[PQ_RELAY_PEER].bytes)
             count_handshake(c, PQ_TLS_NONE);
@@ -380,7 +418,7 @@ static void relay_expired(struct pq_connection *c)
         !relay_pumped(c, PQ_RELAY_PEER, PQ_RELAY_READ | PQ_RELAY_WRITE))
         return;
     double idle = (double)c->set->config->timeouts.idle / 1e9;
-    double left = c->active + idle - ev_now(c->set->loop);
+    double left = idle - (double)(pq_clock_ns() - c->active) / 1e9;
     if (idle > 0 && left <= 0) {
         end_plain(c, PQ_PROXY_IDLE, NULL);
         return;
@@ -419,7 +457,7 @@ static void enter(struct pq_connection *c, enum phase phase)
     int64_t timeout = at ? *(const int64_t *)(const void *)((const char *)c->set->config + at) : 0;
     c->phase = phase;
     c->phase_started = pq_clock_ns();
-    c->active = ev_now(c->set->loop);
+    c->active = pq_clock_ns();
     ev_timer_stop(c->set->loop, &c->timer);
     if (timeout)
         set_timer(c, (double)timeout / 1e9);
@@ -456,7 +494,7 @@ static int tell_of(const struct pq_connection *c, struct pq_buf *out)
                                .bytes_up = c->relay.flow[PQ_RELAY_LOCAL].bytes,
                                .bytes_down = c->relay.flow[PQ_RELAY_PEER].bytes,
                                .age_ns = pq_clock_ns() - c->started,
-                               .idle_s = ev_now(s->loop) - c->active};
+                               .idle_s = (double)(pq_clock_ns() - c->active) / 1e9};
     return pq_row_write(&row, out);
 }
 
@@ -487,6 +525,95 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
     phases[c->phase].expired(c);
 }
 
+/* --- a new generation -------------------------------------------------------------------------------------------- */
+/* Where its listener is gone, it goes by the rules that it began with. */
+static bool still_allowed(struct pq_connection *c, enum pq_tls_reason *reason, struct pq_why *why)
+{
+    struct pq_generation *now = c->set->generation;
+    if (!now || !c->route->of || c->route->of == now)
+        return true;
+    struct pq_route *route = pq_generation_route(now, c->route->how);
+    if (!route)
+        return true;
+    const struct pq_strings *peers = &route->how->peers;
+    if (pq_tls_recheck(c->tls, route->tls, peers->count ? peers : NULL, reason, why) < 0)
+        return false;
+    pq_generation_keep(now);
+    pq_generation_free(c->route->of);
+    c->route = route;
+    return true;
+}
+
+static void on_doom(struct ev_loop *loop, ev_timer *timer, int revents)
+{
+    (void)loop, (void)revents;
+    struct pq_connection *c = timer->data;
+    struct doom d = *c->doom;
+    end_forbidden(c, d.reason, d.detail);
+}
+
+static void doom(struct pq_connection *c, enum pq_tls_reason reason, const struct pq_why *why)
+{
+    double grace = (double)c->set->config->timeouts.grace / 1e9;
+    bool before = c->doom != NULL;
+    if (!before && grace > 0)
+        c->doom = calloc(1, sizeof *c->doom);
+    if (!c->doom) {
+        end_forbidden(c, reason, why->text);
+        return;
+    }
+    c->doom->reason = reason;
+    snprintf(c->doom->detail, sizeof c->doom->detail, "%s", why->text);
+    if (before)
+        return; /* its time runs already */
+    ev_timer_init(&c->doom->timer, on_doom, grace, 0.);
+    c->doom->timer.data = c;
+    ev_timer_start(c->set->loop, &c->doom->timer);
+}
+
+static void recheck(struct pq_connections *s, struct pq_connection *c)
+{
+    enum pq_tls_reason reason;
+    struct pq_why why = {""};
+    if (!c->tls)
+        return; /* once its handshake is done */
+    if (still_allowed(c, &reason, &why)) {
+        lift_doom(c);
+        return;
+    }
+    s->forbidden++;
+    doom(c, reason, &why);
+}
+
+static void on_recheck(struct ev_loop *loop, ev_timer *timer, int revents)
+{
+    (void)revents;
+    struct pq_connections *s = timer->data;
+    for (int i = 0; s->rechecked && i < RECHECKED_A_TURN; i++) {
+        struct pq_connection *c = s->rechecked;
+        s->rechecked = c->next;
+        recheck(s, c);
+    }
+    if (s->rechecked)
+        return;
+    ev_timer_stop(loop, timer);
+    if (s->forbidden)
+        pq_log(PQ_LOG_WARN, "connections no longer allowed", "connections", pq_i(s->forbidden), "grace_s",
+               pq_f((double)s->config->timeouts.grace / 1e9), "generation", pq_i((int64_t)s->generation->number), NULL);
+}
+
+void pq_connections_use(struct pq_connections *s, struct pq_generation *g)
+{
+    s->generation = g;
+    s->config = &g->config;
+    pq_ring_pool_resize(&s->pool, (size_t)g->config.limits.buffer);
+    s->rechecked = s->first;
+    s->forbidden = 0;
+    ev_timer_stop(s->loop, &s->recheck);
+    ev_timer_set(&s->recheck, 0., 0.001);
+    ev_timer_start(s->loop, &s->recheck);
+}
+
 /* --- the set ----------------------------------------------------------------------------------------------------- */
 int pq_connections_init(struct pq_connections *s, struct ev_loop *loop, const struct pq_proxy_config *config,
                         struct pq_shared *shared, size_t slot, struct pq_why *why)
@@ -497,14 +624,10 @@ int pq_connections_init(struct pq_connections *s, struct ev_loop *loop, const st
                                  .shared = shared,
                                  .slot = &shared->worker[slot],
                                  .counters = &shared->worker[slot].counters};
+    ev_init(&s->recheck, on_recheck);
+    s->recheck.data = s;
     pq_refusals_init(&s->refusals, loop, s->counters);
     return pq_handshaker_new(loop, &s->handshaker, why);
-}
-
-void pq_connections_use(struct pq_connections *s, struct pq_generation *g)
-{
-    s->config = &g->config;
-    pq_ring_pool_resize(&s->pool, (size_t)g->config.limits.buffer);
 }
 
 void pq_connections_end(struct pq_connections *s, enum pq_proxy_end why)
@@ -521,6 +644,7 @@ void pq_connections_end(struct pq_connections *s, enum pq_proxy_end why)
 void pq_connections_free(struct pq_connections *s)
 {
     pq_handshaker_free(s->handshaker);
+    ev_timer_stop(s->loop, &s->recheck);
     pq_refusals_stop(&s->refusals);
     pq_ring_pool_free(&s->pool);
 }

@@ -28,6 +28,7 @@ struct pq_connection;
 /* All connections of one loop. */
 struct pq_connections {
     struct ev_loop *loop;
+    struct pq_generation *generation; /* the newest; not kept here; NULL in tests */
     const struct pq_proxy_config *config;
     struct pq_ring_pool pool;
     struct pq_shared *shared;
@@ -37,7 +38,10 @@ struct pq_connections {
     struct pq_refusals refusals;
     int64_t judging[2]; /* peers' handshakes in flight: of strangers, of known addresses */
     struct pq_connection *first;
-    struct pq_connection *listed;  /* the next one that pq_connections_rows() tells of */
+    struct pq_connection *listed;    /* the next one that pq_connections_rows() tells of */
+    struct pq_connection *rechecked; /* the next one that is held against the newest generation */
+    ev_timer recheck;
+    int64_t forbidden;             /* found then */
     uint64_t ids;                  /* of the last one */
     int64_t count;                 /* in this process */
     void (*closed)(void *context); /* called after each connection's end; may be NULL */
@@ -49,7 +53,8 @@ struct pq_connections {
 PQ_MUST_CHECK int pq_connections_init(struct pq_connections *s, struct ev_loop *loop,
                                       const struct pq_proxy_config *config, struct pq_shared *shared, size_t slot,
                                       struct pq_why *why);
-/* Timeouts and limits are that generation's from now on, also for the connections that there are. */
+/* Timeouts and limits are that generation's from now on, also for the connections that there are. Those whose peer it
+ * does not allow any more end after timeouts.grace. It lives until the next. */
 void pq_connections_use(struct pq_connections *s, struct pq_generation *g);
 /* Ends all that are left, with that reason; waits for the step that the handshakes' thread is at. */
 void pq_connections_end(struct pq_connections *s, enum pq_proxy_end why);

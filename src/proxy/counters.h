@@ -23,6 +23,7 @@
     X(RESET_BY_LOCAL, "reset-by-local", INFO)                                                                          \
     X(IDLE, "idle", INFO)                                                                                              \
     X(DRAIN, "drain", WARN)                                                                                            \
+    X(NOT_ALLOWED, "no-longer-allowed", WARN)                                                                          \
     X(CONNECT_REFUSED, "connect-refused", WARN)                                                                        \
     X(CONNECT_TIMEOUT, "connect-timeout", WARN)                                                                        \
     X(CONNECT_FAILED, "connect-failed", WARN)                                                                          \

@@ -385,3 +385,86 @@ def test_the_log_is_opened_anew(start, pqplane, tmp_path, pki, function):
     connect(p.port("nrf")).close()
     until(lambda: "connection closed" in text(), "a worker's line in the new log")
     assert (tmp_path / "egress.log.1").read_text().count("connection closed") == 1
+
+
+# --- connections that a reload no longer allows ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def revocable(start, pqplane, tmp_path, own, function):
+    """A pair whose ingress knows of revocations: (pair, the ingress's configuration, the list's file)."""
+    crl = tmp_path / "crl.pem"
+    own.run("crl")
+    shutil.copy(own.file("crl.pem"), crl)
+    f = function(echo)
+    ingress = ingress_config(own, f.address, policy=CLASSICAL, tls={"crl": str(crl)}, timeouts={"grace": "700ms"}, watch=False)
+    p = Pair.__new__(Pair)
+    p.ingress = Proxy(start, pqplane, tmp_path, "ingress", ingress)
+    p.egress = Proxy(start, pqplane, tmp_path, "egress",
+                     egress_config(own, f"127.0.0.1:{p.ingress.port('sbi')}", policy=CLASSICAL))
+    return p, ingress, crl
+
+
+def test_a_revoked_peer_is_closed_after_the_grace_time(revocable, own):
+    p, _, crl = revocable
+    s, idle = works(p), works(p)
+    own.run("crl", "--revoke", "client")
+    shutil.copy(own.file("crl.pem"), crl)
+    p.ingress.reload()
+    line = p.ingress.wait_log("connections no longer allowed")
+    assert line["connections"] == 2 and line["grace_s"] == 0.7 and line["generation"] == 2
+    s.sendall(b"last words")
+    assert exactly(s, 10) == b"last words"
+    assert read_all(s) == read_all(idle) == (b"", "reset")
+    for line in (p.ingress.wait_log("connection closed", 2), p.ingress.log("connection closed")[0]):
+        assert line["reason"] == "no-longer-allowed" and line["detail"].startswith("revoked: "), line
+    assert refused(p.egress.port("nrf"))
+    assert p.ingress.program.stop() == 0
+    assert p.ingress.counts()["no-longer-allowed"] == 2
+
+
+def test_a_reload_that_allows_the_peer_again_saves_its_connections(revocable, own):
+    p, ingress, crl = revocable
+    patient = {**ingress, "timeouts": {"grace": "60s"}}
+    p.ingress.reload(patient)
+    s = works(p)
+    good = crl.read_bytes()
+    own.run("crl", "--revoke", "client")
+    shutil.copy(own.file("crl.pem"), crl)
+    p.ingress.reload()
+    p.ingress.wait_log("connections no longer allowed")
+    crl.write_bytes(good)
+    p.ingress.reload({**ingress, "timeouts": {"grace": "0s"}})
+    s.sendall(b"still")
+    assert exactly(s, 5) == b"still"
+    p.ingress.reload({**ingress, "timeouts": {"grace": "0s"}, "ingress": [{**ingress["ingress"][0], "peers": ["other.example"]}]})
+    assert read_all(s) == (b"", "reset")
+    line = p.ingress.wait_log("connection closed")
+    assert line["reason"] == "no-longer-allowed" and line["detail"].startswith("wrong-name: "), line
+
+
+def test_a_handshake_that_a_reload_overtakes_is_judged_by_the_new_rules(revocable, own, pqplane):
+    p, ingress, crl = revocable
+    c = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    c.check_hostname = False
+    c.load_verify_locations(own.file("root.crt"))
+    c.load_cert_chain(own.file("client.crt"), own.file("client.key"))
+    to, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    peer = c.wrap_bio(back, to)
+    with socket.create_connection(("127.0.0.1", p.ingress.port("sbi")), timeout=PATIENCE) as raw:
+        while True:
+            try:
+                peer.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                if to.pending:
+                    raw.sendall(to.read())
+                back.write(raw.recv(65536))
+        # The client's last flight is made and not sent: the server still waits for it.
+        own.run("crl", "--revoke", "client")
+        shutil.copy(own.file("crl.pem"), crl)
+        p.ingress.reload()
+        raw.sendall(to.read())
+        assert read_all(raw)[1] == "reset"
+    line = p.ingress.wait_log("connection closed")
+    assert line["reason"] == "no-longer-allowed" and line["detail"].startswith("revoked: "), line
