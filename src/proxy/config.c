@@ -369,6 +369,24 @@ static void timeout_defaults(void *out) { memcpy(out, &standard.timeouts, sizeof
 static void limit_defaults(void *out) { memcpy(out, &standard.limits, sizeof standard.limits); }
 static void tunnel_defaults(void *out) { memcpy(out, &standard.tunnel, sizeof standard.tunnel); }
 
+/* Whoever reaches it can stop the proxy. */
+static int admin_read(const struct pq_node *n, void *out, struct pq_why *why)
+{
+    struct pq_proxy_address a = {0};
+    int e = pq_proxy_address_read_numeric(n, &a, why);
+    if (e == 0 && !pq_proxy_address_is_local(&a.at))
+        e = pq_node_why(
+            n, why,
+            "admin: %s can be reached from other hosts, and whoever reaches it can stop the proxy: listen on "
+            "a loopback address or a unix socket",
+            a.text);
+    if (e < 0)
+        pq_proxy_address_free(&a);
+    else
+        memcpy(out, &a, sizeof a);
+    return e;
+}
+
 #define AT(member)            offsetof(struct pq_proxy_config, member)
 #define WITHIN(group, member) (AT(group.member) - AT(group))
 #define TIMEOUT(timeout, least)                                                                                        \
@@ -434,7 +452,7 @@ static const struct pq_field fields[] = {
     {.name = "admin",
      .type = PQ_FIELD_CUSTOM,
      .offset = AT(admin),
-     .custom = pq_proxy_address_read_numeric,
+     .custom = admin_read,
      .custom_free = pq_proxy_address_free},
     {.name = "resolve",
      .type = PQ_FIELD_DURATION,
@@ -535,12 +553,32 @@ static int check_loop(const struct pq_proxy_config *c, const struct pq_proxy_lis
     return 0;
 }
 
+/* Or a peer could stop us. */
+static int keep_admin(const struct pq_proxy_config *c, const struct pq_proxy_listener *l, struct pq_why *why)
+{
+    if (c->admin.text && !l->transparent && pq_proxy_address_reaches(&l->target.at, &c->admin.at))
+        return pq_why(why, PQ_E_CONFIG,
+                      "%s: %s is the admin listener, which is for this host alone: name the address of the %s",
+                      l->target.where, l->target.text, l->direction == PQ_PROXY_INGRESS ? "function" : "peer");
+    return 0;
+}
+
 static int check_loops(struct pq_proxy_config *c, struct pq_why *why)
 {
     for (size_t i = 0; i < pq_proxy_listener_count(c); i++)
         pq_proxy_listener_at(c, i)->leads_to = reached(c, pq_proxy_listener_at(c, i));
     for (size_t i = 0; i < pq_proxy_listener_count(c); i++)
         TRY(check_loop(c, pq_proxy_listener_at(c, i), why));
+    for (size_t i = 0; i < pq_proxy_listener_count(c); i++)
+        TRY(keep_admin(c, pq_proxy_listener_at(c, i), why));
+    return 0;
+}
+
+static int check_admin(const struct pq_proxy_config *c, const struct pq_proxy_listener *l, struct pq_why *why)
+{
+    if (c->admin.text && pq_proxy_address_collides(&c->admin.at, &l->listen.at))
+        return pq_why(why, PQ_E_CONFIG, "%s: admin: %s is taken by \"%s\", which listens on %s", c->admin.where,
+                      c->admin.text, l->name, l->listen.text);
     return 0;
 }
 
@@ -548,10 +586,14 @@ static int check_loops(struct pq_proxy_config *c, struct pq_why *why)
 static int complete(const char *file, struct pq_proxy_config *c, struct pq_why *why)
 {
     int e = beside_tls(file, &c->tls);
+    if (e == 0 && c->admin.text)
+        e = pq_proxy_address_beside(&c->admin, file, why);
     for (size_t i = 0; e == 0 && i < pq_proxy_listener_count(c); i++) {
         e = beside_listener(file, pq_proxy_listener_at(c, i), why);
         if (e == 0)
             e = check_listen(c, i, why);
+        if (e == 0)
+            e = check_admin(c, pq_proxy_listener_at(c, i), why);
     }
     if (e < 0)
         pq_proxy_config_free(c);

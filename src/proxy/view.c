@@ -70,6 +70,16 @@ static void put_key(struct pq_json *j, const char *key)
     pq_json_text(j, "key", shown);
 }
 
+/* The path of a unix socket as it is used, whatever folder the file is in. */
+static void put_address(struct pq_json *j, const char *key, const struct pq_proxy_address *a)
+{
+    char text[PQ_ADDRESS_TEXT];
+    if (!a->text)
+        return;
+    pq_address_text(&a->at, text);
+    pq_json_text(j, key, a->known && a->at.sa.ss_family == AF_UNIX ? text : a->text);
+}
+
 /* --- tls --------------------------------------------------------------------------------------------------------- */
 static void put_policy(struct pq_json *j, const struct pq_tls_policy *p)
 {
@@ -121,7 +131,7 @@ static void put_tls(struct pq_json *j, const struct pq_proxy_config *c, const st
 /* --- listeners --------------------------------------------------------------------------------------------------- */
 static void put_ingress(struct pq_json *j, const struct pq_proxy_listener *l)
 {
-    pq_json_text(j, "forward", l->target.text);
+    put_address(j, "forward", &l->target);
     pq_json_bool(j, "forward_remote", l->plaintext_remote);
     put_strings(j, "authorities", &l->authorities);
 }
@@ -148,7 +158,7 @@ static void put_egress(struct pq_json *j, const struct pq_proxy_listener *l)
         put_transparent(j, l);
         return;
     }
-    pq_json_text(j, "connect", l->target.text);
+    put_address(j, "connect", &l->target);
     pq_json_bool(j, "listen_remote", l->plaintext_remote);
     put_optional(j, "authority", l->authority);
     pq_json_text(j, "carry", l->carry == PQ_PROXY_CARRY_TUNNEL ? "tunnel" : "connection");
@@ -168,7 +178,7 @@ static void put_listeners(struct pq_json *j, const struct pq_proxy_config *c, en
             continue;
         pq_json_open(j, NULL, '{');
         pq_json_text(j, "name", l->name);
-        pq_json_text(j, "listen", l->listen.text);
+        put_address(j, "listen", &l->listen);
         if (d == PQ_PROXY_INGRESS)
             put_ingress(j, l);
         else
@@ -215,7 +225,7 @@ static void put_config(struct pq_json *j, const struct pq_proxy_config *c)
     put_optional(j, "user", c->user);
     pq_json_bool(j, "contain", c->contain);
     pq_json_bool(j, "watch", c->watch);
-    put_optional(j, "admin", c->admin.text);
+    put_address(j, "admin", &c->admin);
     put_duration(j, "resolve", c->resolve);
     if (c->pkcs11_module) {
         pq_json_open(j, "pkcs11", '{');

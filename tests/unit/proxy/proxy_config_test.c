@@ -207,6 +207,17 @@ static const struct {
     {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80'}, {name: b, listen: "
          "'[::ffff:127.0.0.1]:1', forward: '127.0.0.1:80'}]\n",
      "is taken by \"a\""},
+    /* the admin listener */
+    {TLS INGRESS "admin: '0.0.0.0:9901'\n",
+     "3:9: admin: 0.0.0.0:9901 can be reached from other hosts, and whoever reaches it can stop the proxy"},
+    {TLS INGRESS "admin: '[::]:9901'\n", "admin: [::]:9901 can be reached from other hosts"},
+    {TLS INGRESS "admin: '198.18.0.2:9901'\n", "admin: 198.18.0.2:9901 can be reached from other hosts"},
+    {TLS INGRESS "admin: 'localhost:9901'\n", "3:9: "},
+    {TLS INGRESS "admin: 9901\n", "\"9901\" is no address"},
+    {TLS EGRESS "admin: '127.0.0.1:9001'\n",
+     "3:9: admin: 127.0.0.1:9001 is taken by \"nrf\", which listens on 127.0.0.1:9001"},
+    {TLS "egress: [{name: a, listen: 'unix:./u', connect: '127.0.0.1:80', peers: [x]}]\nadmin: 'unix:u'\n",
+     "3:9: admin: unix:u is taken by \"a\", which listens on unix:./u"},
     /* "etc/" and 104 more are one too many */
     {TLS
      "egress: [{name: a, connect: '127.0.0.1:80', peers: [x], listen: 'unix:"
@@ -406,6 +417,11 @@ static void names_are_looked_up_later(void **state)
 static const struct {
     const char *text, *says; /* NULL: nothing is wrong */
 } ways[] = {
+    {TLS INGRESS "admin: '127.0.0.1:8000'\n",
+     "2:60: 127.0.0.1:8000 is the admin listener, which is for this host alone: name the address of the function"},
+    {TLS INGRESS "admin: '[::1]:8000'\n", NULL},
+    {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: 'unix:u'}]\nadmin: 'unix:./u'\n",
+     "unix:u is the admin listener"},
     {TLS "egress: [{name: a, listen: '127.0.0.1:9001', connect: '127.0.0.1:9001', peers: [x]}]\n",
      "2:56: 127.0.0.1:9001 leads back to \"a\" itself, so one client would become connections without end: name the "
      "address of the peer"},
