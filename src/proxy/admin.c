@@ -33,6 +33,7 @@ struct admin {
     struct ev_loop *loop;
     struct pq_shared *shared;
     struct pq_control control;
+    int log_fd;
     ev_io io;
     ev_timer tick;
     struct pq_admin_http *http;
@@ -383,6 +384,8 @@ static int take_view(struct admin *a, int fd)
     a->view_read = yyjson_read((const char *)a->view.at, a->view.len, 0);
     if (!a->view_read)
         return PQ_E_SYNTAX;
+    const char *format = text_of(yyjson_ptr_get(yyjson_doc_get_root(a->view_read), "/config/log"), "format");
+    pq_log_set_format(strcmp(format, "json") == 0 ? PQ_LOG_JSON : PQ_LOG_LOGFMT);
     return read_certificates(a);
 }
 
@@ -402,10 +405,18 @@ static void heard_end(struct admin *a, const struct pq_control_message *m)
     ev_break(a->loop, EVBREAK_ALL);
 }
 
+/* In place, as in all other processes. */
+static void heard_log(struct admin *a, const struct pq_control_message *m)
+{
+    if (m->fd_count && a->log_fd >= 0)
+        (void)dup3(m->fd[0], a->log_fd, O_CLOEXEC);
+}
+
 static void (*const hear[PQ_CONTROL_TYPE_COUNT])(struct admin *a, const struct pq_control_message *m) = {
     [PQ_CONTROL_VIEW] = heard_view,
     [PQ_CONTROL_ANSWER] = heard_answer,
     [PQ_CONTROL_END] = heard_end,
+    [PQ_CONTROL_LOG] = heard_log,
 };
 
 static void on_control(struct ev_loop *loop, ev_io *io, int revents)
@@ -464,9 +475,10 @@ int pq_admin_run(const struct pq_admin_how *how)
     DEFER(endp) struct admin *a = calloc(1, sizeof *a);
     if (!a)
         return EXIT_FAILURE;
-    prctl(PR_SET_NAME, "pqplane:admin");
+    prctl(PR_SET_NAME, "pqplane-admin");
     signal(SIGPIPE, SIG_IGN);
     a->shared = how->shared;
+    a->log_fd = how->log_fd;
     pq_control_init(&a->control, how->control);
     ev_init(&a->io, on_control);
     a->io.data = a;

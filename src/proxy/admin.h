@@ -23,6 +23,7 @@ enum { PQ_ADMIN_PATIENCE = 20 }; /* s for an answer of the supervisor */
 struct pq_admin_how {
     struct pq_shared *shared;
     int control, listening;
+    int log_fd;                       /* what PQ_CONTROL_LOG replaces; -1: the log can't change */
     const struct pq_contain *contain; /* NULL in tests: not at all */
 };
 /* In the new process, after the fork: serves until told to end, and gives the exit status. */

@@ -29,8 +29,8 @@ struct pq_admin_exchange {
     struct MHD_Connection *connection;
     struct pq_admin_verdict verdict;
     uint8_t body[PQ_ADMIN_BODY_MAX];
-    size_t body_len;
-    bool too_long, asked, suspended;
+    size_t body_len; /* of all that came */
+    bool asked, suspended;
     struct MHD_Response *answer;
     int status;
 };
@@ -185,25 +185,26 @@ static enum MHD_Result begin(const struct pq_admin_http *h, struct MHD_Connectio
                                                            .fetch_site = field(c, "Sec-Fetch-Site"),
                                                            .length = field(c, "Content-Length"),
                                                            .unix_socket = h->unix_socket});
-    if (!x->verdict.status)
+    if (x->verdict.status != MHD_HTTP_CONTENT_TOO_LARGE)
         return MHD_YES;
     pq_admin_answer_error(x, x->verdict.status, x->verdict.error);
     return send_answer(x);
 }
 
-static void take_body(struct pq_admin_exchange *x, const char *at, size_t len)
+static enum MHD_Result take_body(struct pq_admin_exchange *x, const char *at, size_t len)
 {
-    x->too_long = x->too_long || len > sizeof x->body - x->body_len;
-    if (x->too_long)
-        return;
-    memcpy(x->body + x->body_len, at, len);
+    if (x->body_len < sizeof x->body)
+        memcpy(x->body + x->body_len, at, len < sizeof x->body - x->body_len ? len : sizeof x->body - x->body_len);
     x->body_len += len;
+    return x->body_len > PQ_ADMIN_BODY_READ ? MHD_NO : MHD_YES;
 }
 
 static void ask(const struct pq_admin_http *h, struct pq_admin_exchange *x)
 {
     x->asked = true;
-    if (x->too_long)
+    if (x->verdict.status)
+        pq_admin_answer_error(x, x->verdict.status, x->verdict.error);
+    else if (x->body_len > sizeof x->body)
         pq_admin_answer_error(x, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too long");
     else
         h->how.ask(h->how.context, x, x->verdict.action, pq_span(x->body, x->body_len));
@@ -219,9 +220,9 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *c, const
     if (!x)
         return begin(h, c, path, method, exchange);
     if (*body_len) {
-        take_body(x, body, *body_len);
+        size_t len = *body_len;
         *body_len = 0;
-        return MHD_YES;
+        return take_body(x, body, len);
     }
     if (!x->asked)
         ask(h, x);

@@ -98,7 +98,7 @@ struct pq_admin_verdict pq_admin_judge(const struct pq_admin_request *r)
         return v;
     if (changes(v.action) && from_another_page(r))
         return refuse(403, "the request comes from a page of another origin, which must not change anything here");
-    if (r->length && pq_int_parse(r->length, 0, PQ_ADMIN_BODY_MAX, &length, NULL) < 0)
+    if (r->length && pq_int_parse(r->length, 0, PQ_ADMIN_BODY_READ, &length, NULL) < 0)
         return refuse(413, "the body is too long");
     return v;
 }

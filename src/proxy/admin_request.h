@@ -18,7 +18,10 @@
 #include "base/bytes.h"
 #include "base/log.h"
 
-enum { PQ_ADMIN_BODY_MAX = 256 }; /* bytes; only a log level has a body that is looked at */
+enum {
+    PQ_ADMIN_BODY_MAX = 256,       /* bytes; only a log level has a body that is looked at */
+    PQ_ADMIN_BODY_READ = 64 << 10, /* bytes of one that is too long: read so that the client gets to the answer */
+};
 
 enum pq_admin_action {
     PQ_ADMIN_METRICS,

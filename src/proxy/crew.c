@@ -116,6 +116,8 @@ static int hire(struct pq_supervisor *s, struct pq_why *why)
                       PQ_SHARED_SLOTS);
     w->restart = (struct pq_restart){0};
     w->wanted = true;
+    pq_shared_use(s->shared, w->slot);
+    s->shared->worker[w->slot].wanted = 1;
     int e = start(w, why);
     if (e < 0)
         (void)start_again_later(w);
@@ -126,6 +128,7 @@ static void retire(struct pq_supervised *w)
 {
     struct pq_control_message m = {.type = PQ_CONTROL_RETIRE};
     w->wanted = false;
+    w->supervisor->shared->worker[w->slot].wanted = 0;
     ev_timer_stop(w->supervisor->loop, &w->again);
     pq_child_tell(&w->child, &m);
 }
@@ -176,6 +179,7 @@ static void heard(struct pq_child *c, struct pq_control_message *m)
     if (m->type == PQ_CONTROL_READY) {
         w->generation = (uint64_t)m->generation;
         w->refused = 0;
+        w->supervisor->shared->worker[w->slot].ready = 1;
         pq_loading_look_whether_applied(w->supervisor);
     } else if (m->type == PQ_CONTROL_REFUSED) {
         refused(w, m);
@@ -183,6 +187,9 @@ static void heard(struct pq_child *c, struct pq_control_message *m)
         w->drained = true;
         w->open = w->supervisor->shared->worker[w->slot].open;
         pq_supervisor_look(w->supervisor);
+    } else if (m->type == PQ_CONTROL_DONE && m->status == PQ_CONTROL_CONNECTIONS && m->generation == w->listing) {
+        w->listing = 0;
+        pq_admin_link_listed(w->supervisor);
     }
 }
 
@@ -218,6 +225,7 @@ void pq_crew_reap(struct pq_supervisor *s)
             pq_shared_clear(&s->shared->worker[w->slot]);
             died(w, status);
             pq_loading_look_whether_applied(s);
+            pq_admin_link_listed(s);
         }
 }
 

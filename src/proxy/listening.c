@@ -45,20 +45,20 @@ void pq_listening_forget(struct pq_listening_set *set)
 }
 
 /* --- planning ---------------------------------------------------------------------------------------------------- */
-static bool serves(const struct pq_listening *old, const struct pq_proxy_listener *l)
+static bool serves(const struct pq_listening *old, const char *name, const struct pq_proxy_address *wanted)
 {
-    const struct pq_address *a = &old->at, *b = &l->listen.at;
+    const struct pq_address *a = &old->at, *b = &wanted->at;
     bool chosen = a->sa.ss_family != AF_UNIX && pq_address_port(a) == 0;
-    return a->len == b->len && memcmp(&a->sa, &b->sa, a->len) == 0 && (!chosen || strcmp(old->name, l->name) == 0);
+    return a->len == b->len && memcmp(&a->sa, &b->sa, a->len) == 0 && (!chosen || strcmp(old->name, name) == 0);
 }
 
-static int open_new(const struct pq_proxy_listener *l, struct pq_listening *out, struct pq_why *why)
+static int open_new(const char *name, const struct pq_proxy_address *a, struct pq_listening *out, struct pq_why *why)
 {
-    const char *path = unix_path(&l->listen.at);
+    const char *path = unix_path(&a->at);
     struct stat bound;
-    int e = pq_tcp_listen(&l->listen.at, 0, &out->fd, why);
+    int e = pq_tcp_listen(&a->at, 0, &out->fd, why);
     if (e < 0)
-        return pq_why_in(why, e, "%s: \"%s\"", l->listen.where, l->name);
+        return pq_why_in(why, e, "%s: \"%s\"", a->where, name);
     if (path && lstat(path, &bound) == 0) {
         out->device = bound.st_dev;
         out->inode = bound.st_ino;
@@ -66,23 +66,35 @@ static int open_new(const struct pq_proxy_listener *l, struct pq_listening *out,
     return 0;
 }
 
-static int plan_one(const struct pq_listening_set *set, const struct pq_proxy_listener *l,
+static int plan_one(const struct pq_listening_set *set, const char *name, const struct pq_proxy_address *a,
                     struct pq_listening_set *plan, struct pq_why *why)
 {
-    struct pq_listening next = {.at = l->listen.at, .fd = -1};
+    struct pq_listening next = {.at = a->at, .fd = -1};
     for (size_t i = 0; i < set->count && !next.kept; i++) {
-        if (!serves(&set->at[i], l))
+        if (!serves(&set->at[i], name, a))
             continue;
         next = set->at[i];
         next.kept = true;
     }
-    next.name = strdup(l->name);
+    next.name = strdup(name);
     if (!next.name)
         return pq_why(why, PQ_E_NOMEM, "out of memory");
     if (!next.kept)
         next.number = ++plan->last;
     plan->at[plan->count++] = next;
-    return next.kept ? 0 : open_new(l, &plan->at[plan->count - 1], why);
+    return next.kept ? 0 : open_new(name, a, &plan->at[plan->count - 1], why);
+}
+
+int pq_listening_one(const char *name, const struct pq_proxy_address *a, struct pq_listening_set *out,
+                     struct pq_why *why)
+{
+    struct pq_listening_set one = {.at = calloc(1, sizeof one.at[0])};
+    int e = one.at ? plan_one(&one, name, a, &one, why) : pq_why(why, PQ_E_NOMEM, "out of memory");
+    if (e < 0)
+        pq_listening_drop(&one);
+    else
+        *out = one;
+    return e;
 }
 
 int pq_listening_plan(const struct pq_listening_set *set, const struct pq_proxy_config *config,
@@ -92,7 +104,7 @@ int pq_listening_plan(const struct pq_listening_set *set, const struct pq_proxy_
     struct pq_listening_set p = {.at = calloc(count, sizeof p.at[0]), .last = set->last};
     int e = p.at ? 0 : pq_why(why, PQ_E_NOMEM, "out of memory");
     for (size_t i = 0; e == 0 && i < count; i++)
-        e = plan_one(set, pq_proxy_listener_at(config, i), &p, why);
+        e = plan_one(set, pq_proxy_listener_at(config, i)->name, &pq_proxy_listener_at(config, i)->listen, &p, why);
     if (e < 0)
         pq_listening_drop(&p);
     else

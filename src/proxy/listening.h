@@ -36,6 +36,10 @@ PQ_MUST_CHECK int pq_listening_plan(const struct pq_listening_set *set, const st
 void pq_listening_take(struct pq_listening_set *set, struct pq_listening_set *plan);
 void pq_listening_drop(struct pq_listening_set *plan);
 
+/* A set of one socket that no listener of the configuration has. */
+PQ_MUST_CHECK int pq_listening_one(const char *name, const struct pq_proxy_address *a, struct pq_listening_set *out,
+                                   struct pq_why *why);
+
 /* Closes all. */
 void pq_listening_close(struct pq_listening_set *set);
 /* The same in a child that has its own, or after they were handed on: paths stay. */

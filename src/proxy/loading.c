@@ -2,11 +2,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "proxy/generation.h"
 #include "proxy/supervisor_parts.h"
+#include "proxy/view.h"
 #include "proxy/worker.h"
 
 /* How long the check of a configuration may take, in seconds: a token's module could hang. */
@@ -32,8 +35,11 @@ static void refuse(struct pq_supervisor *s, int e, const struct pq_why *why)
         pq_supervisor_end(s, e, why);
         return;
     }
+    s->shared->reloads_refused++;
+    s->shared->reload_refused = 1;
     pq_log(PQ_LOG_ERROR, "reload refused", "cause", pq_s(s->loading.cause), "generation", pq_i((int64_t)s->generation),
            "detail", pq_s(detail), NULL);
+    pq_admin_link_loaded(s, e, why);
     next(s);
 }
 
@@ -106,6 +112,7 @@ static int apply(struct pq_supervisor *s, struct pq_why *why)
     if (s->phase == PQ_STARTING) {
         s->contain.off = !b->config.contain;
         TRY(pq_contain_user(b->config.user, &s->contain, why));
+        TRY(pq_admin_link_open(s, &b->config, why));
     }
     TRY(pq_listening_plan(&s->listening, &b->config, &plan, why));
     int e = pack(b, &plan, &packed, why);
@@ -130,11 +137,27 @@ void pq_loading_look_whether_applied(struct pq_supervisor *s)
         return;
     s->shared->generation = s->generation;
     pq_supervisor_applied(s);
+    pq_admin_link_loaded(s, 0, NULL);
     next(s);
 }
 
 /* --- checking ---------------------------------------------------------------------------------------------------- */
 static void leave(void *context) { pq_supervisor_leave(context); }
+
+/* For the admin process, which sees no file. Where it can't be written, the check of the rest tells why. */
+static void write_view(const struct pq_supervisor *s, struct pq_crypto *crypto, struct pq_control_message *m)
+{
+    const struct pq_bundle *b = &s->loading.bundle;
+    const struct pq_view v = {
+        .file = s->how->config, .config = &b->config, .files = b->files, .generation = s->generation + 1};
+    DEFER(pq_buf_free) struct pq_buf text = {.cap = PQ_VIEW_MAX};
+    if (!b->config.admin.text || pq_view_write(crypto, &v, &text, NULL) < 0)
+        return;
+    DEFER(pq_closep) int fd = memfd_create("view", MFD_CLOEXEC);
+    if (fd < 0 || write(fd, text.at, text.len) != (ssize_t)text.len)
+        return;
+    m->fd[m->fd_count++] = TAKE_FD(fd);
+}
 
 /* In the child: keys are unpacked where they don't stay. */
 static int check(void *context, int control)
@@ -148,6 +171,8 @@ static int check(void *context, int control)
     DEFER(pq_generation_freep) struct pq_generation *g = NULL;
     pq_control_init(&c, control);
     m.status = pq_crypto_new(&crypto, &why);
+    if (m.status == 0)
+        write_view(s, crypto, &m);
     if (m.status == 0)
         m.status = pq_generation_new(crypto, &b->config, &b->files, 0, &g, &why);
     pq_bundle_free(b);
@@ -165,6 +190,8 @@ static void heard(struct pq_child *c, struct pq_control_message *m)
     struct pq_loading *l = (struct pq_loading *)(void *)((char *)c - offsetof(struct pq_loading, check));
     l->passed = m->type == PQ_CONTROL_READY;
     l->refused = m->status;
+    pq_closep(&l->view);
+    l->view = m->fd_count ? m->fd[--m->fd_count] : -1;
     pq_why(&l->why, 0, "%s", m->text);
 }
 

@@ -29,6 +29,13 @@ static int write_ready(const struct pq_supervisor *s, FILE *out)
         if (fprintf(out, "ready %s %s\n", s->listening.at[i].name, text) < 0)
             return PQ_E_IO;
     }
+    for (size_t i = 0; i < s->admin.listening.count; i++) {
+        struct pq_address bound = pq_address_local(s->admin.listening.at[i].fd);
+        char text[PQ_ADDRESS_TEXT];
+        pq_address_text(&bound, text);
+        if (fprintf(out, "admin %s\n", text) < 0)
+            return PQ_E_IO;
+    }
     return fflush(out) == 0 ? 0 : PQ_E_IO;
 }
 
@@ -78,6 +85,9 @@ void pq_supervisor_applied(struct pq_supervisor *s)
     struct pq_why why = {""};
     bool first = s->phase == PQ_STARTING;
     s->phase = PQ_SERVING;
+    s->shared->state = PQ_SHARED_SERVING;
+    s->shared->reloads += !first;
+    s->shared->reload_refused = 0;
     watch_files(s);
     pq_log(PQ_LOG_INFO, first ? "started" : "reloaded", "listeners", pq_i((int64_t)s->listening.count), "workers",
            pq_i(s->config.workers), "generation", pq_i((int64_t)s->generation), first ? NULL : "cause",
@@ -105,6 +115,7 @@ static void stop_within(struct pq_supervisor *s, enum pq_supervisor_phase phase,
 {
     struct pq_control_message m = {.type = how};
     s->phase = phase;
+    s->shared->state = PQ_SHARED_DRAINING;
     pq_crew_dismiss(s);
     pq_crew_tell(s, &m);
     pq_loading_stop(s);
@@ -123,9 +134,9 @@ void pq_supervisor_end(struct pq_supervisor *s, int error, const struct pq_why *
     stop_within(s, PQ_ENDING, PQ_CONTROL_END, PATIENCE);
 }
 
-static void drain(struct pq_supervisor *s, int number)
+void pq_supervisor_drain(struct pq_supervisor *s, const char *cause)
 {
-    s->signal = number;
+    s->drained_by = cause;
     pq_listening_close(&s->listening);
     stop_within(s, PQ_DRAINING, PQ_CONTROL_DRAIN, (double)s->config.timeouts.drain / 1e9 + PATIENCE);
 }
@@ -143,7 +154,7 @@ static void tell_of_drain(struct pq_supervisor *s)
         open += w->drained ? w->open : 0;
     }
     s->told = true;
-    pq_log(PQ_LOG_INFO, "draining", "signal", pq_s(strsignal(s->signal)), "open", pq_i(open), "at_most_s",
+    pq_log(PQ_LOG_INFO, "draining", "signal", pq_s(s->drained_by), "open", pq_i(open), "at_most_s",
            pq_f((double)s->config.timeouts.drain / 1e9), NULL);
 }
 
@@ -160,7 +171,7 @@ static void on_stop(struct ev_loop *loop, ev_signal *w, int revents)
     (void)loop, (void)revents;
     struct pq_supervisor *s = w->data;
     if (s->phase < PQ_DRAINING)
-        drain(s, w->signum);
+        pq_supervisor_drain(s, strsignal(w->signum));
     else if (s->phase == PQ_DRAINING)
         pq_supervisor_end(s, PQ_E_INTERRUPTED, NULL);
 }
@@ -171,6 +182,7 @@ static void on_death(struct ev_loop *loop, ev_signal *w, int revents)
     struct pq_supervisor *s = w->data;
     pq_loading_reap(s);
     pq_crew_reap(s);
+    pq_admin_link_reap(s);
     pq_supervisor_look(s);
 }
 
@@ -188,6 +200,7 @@ static void reopen_log(struct pq_supervisor *s)
     }
     m.fd[m.fd_count++] = fd;
     pq_crew_tell(s, &m);
+    pq_admin_link_tell(s, &m);
 }
 
 static void on_reload(struct ev_loop *loop, ev_signal *w, int revents)
@@ -236,6 +249,7 @@ static void stop_watching(struct pq_supervisor *s)
         if (ev_is_active(&s->signals[i]))
             ev_signal_stop(s->loop, &s->signals[i]);
     pq_child_close(&s->loading.check);
+    pq_child_close(&s->admin.child);
     for (size_t i = 0; i < PQ_SHARED_SLOTS; i++)
         pq_child_close(&s->worker[i].child);
     ev_loop_destroy(s->loop);
@@ -246,6 +260,7 @@ void pq_supervisor_leave(void *supervisor)
 {
     struct pq_supervisor *s = supervisor;
     stop_watching(s);
+    pq_admin_link_free(s, false);
     pq_listening_forget(&s->listening);
     pq_closep(&s->packed);
     pq_watch_free(TAKE(s->watch));
@@ -257,6 +272,7 @@ void pq_supervisor_leave(void *supervisor)
 static void free_supervisor(struct pq_supervisor *s)
 {
     pq_listening_close(&s->listening);
+    pq_admin_link_free(s, true);
     if (s->loop)
         stop_watching(s);
     pq_closep(&s->packed);
@@ -290,18 +306,20 @@ static int new_supervisor(const struct pq_supervisor_how *how, struct pq_supervi
         return PQ_E_NOMEM;
     s->how = how;
     s->why = why;
-    s->log_fd = s->packed = -1;
+    s->log_fd = s->packed = s->admin.view = s->admin.rows = s->loading.view = -1;
     s->ready_fd = how->ready_fd;
     s->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
     if (!s->loop)
         return pq_why(why, PQ_E_UNSUPPORTED, "no event loop to be had: epoll is missing or descriptors ran out");
     pq_crew_init(s);
     pq_loading_init(s);
+    pq_admin_link_init(s);
     prepare_timers(s);
     TRY(pq_watch_new(&s->watch));
     TRY(pq_shared_new(&s->shared));
     pq_log_level_in(&s->shared->log_level);
     pq_log_count_dropped(&s->shared->log_dropped);
+    s->shared->started = pq_clock_wall_ns() / PQ_NS_PER_S;
     *out = TAKE(s);
     return 0;
 }
@@ -351,6 +369,7 @@ int pq_supervisor_run(const struct pq_supervisor_how *how, struct pq_why *why)
     pq_loading_begin(s, "start", true);
     if (s->error == 0)
         ev_run(s->loop, 0);
+    pq_admin_link_end(s);
     if (s->told || s->error == PQ_E_INTERRUPTED)
         log_stopped(s);
     return s->error;

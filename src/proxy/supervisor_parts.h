@@ -35,6 +35,7 @@ struct pq_supervised {
     int64_t open;        /* connections when it stopped accepting */
     uint64_t generation; /* that it serves; 0: none yet */
     uint64_t socket;     /* the highest number of a listening socket that it was sent */
+    int64_t listing;     /* number of the request that it lists its connections for; 0: none */
     int refused;         /* why it can't serve; 0: it did not say so */
     struct pq_why why;
     struct pq_restart restart;
@@ -50,8 +51,29 @@ struct pq_loading {
     struct pq_child check;
     int refused; /* why the check failed */
     bool passed;
+    int view; /* what the check wrote of it; -1: nothing */
     struct pq_why why;
     ev_timer limit;
+};
+
+/* Requests for a reload that came while one was under way are answered after the next. */
+enum { PQ_ADMIN_RELOADS_MAX = 64 };
+struct pq_admin_reloads {
+    int64_t number[PQ_ADMIN_RELOADS_MAX];
+    size_t count;
+};
+
+/* The admin process, and what it has asked. */
+struct pq_admin_link {
+    struct pq_child child;
+    struct pq_listening_set listening; /* of one, or none */
+    int view;                          /* what it shows of the configuration; -1: nothing yet */
+    struct pq_admin_reloads now, later;
+    int64_t listing; /* number of its request for the connections; 0: none */
+    int rows;        /* the file that workers write them to */
+    ev_timer limit;  /* of that */
+    struct pq_restart restart;
+    ev_timer again;
 };
 
 struct pq_supervisor {
@@ -60,6 +82,7 @@ struct pq_supervisor {
     struct pq_shared *shared;
     enum pq_supervisor_phase phase;
     struct pq_loading loading;
+    struct pq_admin_link admin;
     /* What is served. */
     struct pq_proxy_config config;
     struct pq_contain contain;
@@ -69,9 +92,9 @@ struct pq_supervisor {
     struct pq_watch *watch;
     ev_timer look, keys;
     int log_fd, ready_fd;
-    int signal; /* that drains it */
-    bool told;  /* that it drains */
-    int error;  /* what it ends with */
+    const char *drained_by; /* a signal's name, or who asked */
+    bool told;              /* that it drains */
+    int error;              /* what it ends with */
     struct pq_why *why;
     ev_signal signals[4];
     ev_timer kill; /* what is left of the children */
@@ -102,9 +125,26 @@ void pq_loading_look_whether_applied(struct pq_supervisor *s);
 void pq_loading_reap(struct pq_supervisor *s);
 void pq_loading_stop(struct pq_supervisor *s);
 
+/* --- admin_link.c ------------------------------------------------------------------------------------------------- */
+void pq_admin_link_init(struct pq_supervisor *s);
+/* Its listening socket, where the configuration has one. */
+PQ_MUST_CHECK int pq_admin_link_open(struct pq_supervisor *s, const struct pq_proxy_config *config, struct pq_why *why);
+/* What was loaded is in force, or (e, why) was refused. */
+void pq_admin_link_loaded(struct pq_supervisor *s, int e, const struct pq_why *why);
+/* A worker has listed its connections, or is gone. */
+void pq_admin_link_listed(struct pq_supervisor *s);
+void pq_admin_link_tell(struct pq_supervisor *s, const struct pq_control_message *m);
+void pq_admin_link_reap(struct pq_supervisor *s);
+/* Ends it and waits for that. */
+void pq_admin_link_end(struct pq_supervisor *s);
+/* Of this process alone; its path goes only where it ends too. */
+void pq_admin_link_free(struct pq_supervisor *s, bool ends);
+
 /* --- supervisor.c ------------------------------------------------------------------------------------------------ */
 /* In a child: closes and frees what is the supervisor's alone. */
 void pq_supervisor_leave(void *supervisor);
+/* Or its second time: ends at once. */
+void pq_supervisor_drain(struct pq_supervisor *s, const char *cause);
 /* A generation is served by all workers. */
 void pq_supervisor_applied(struct pq_supervisor *s);
 /* It can't go on. */

@@ -163,10 +163,35 @@ static void obey_log(struct pq_worker *w, struct pq_control_message *m)
         (void)dup3(m->fd[0], w->how->log_fd, O_CLOEXEC);
 }
 
+static void on_listed(void *context, int e)
+{
+    struct pq_worker *w = context;
+    w->listing = NULL;
+    if (e < 0)
+        pq_log(PQ_LOG_ERROR, "connections not listed", "detail", pq_s(pq_error_text(e)), NULL);
+    tell(w, PQ_CONTROL_DONE, PQ_CONTROL_CONNECTIONS, (uint64_t)w->listing_number, "");
+}
+
+static void obey_connections(struct pq_worker *w, struct pq_control_message *m)
+{
+    DEFER(pq_closep) int fd = take_fd(m);
+    pq_listing_free(TAKE(w->listing)); /* nobody waits for it any more */
+    w->listing_number = m->generation;
+    int e = fd >= 0 && w->generation ? pq_listing_start(&w->connections, fd, on_listed, w, &w->listing) : PQ_E_CLOSED;
+    if (e == 0)
+        (void)TAKE_FD(fd);
+    else
+        on_listed(w, e == PQ_E_CLOSED ? 0 : e);
+}
+
 static void (*const obey[PQ_CONTROL_TYPE_COUNT])(struct pq_worker *w, struct pq_control_message *m) = {
-    [PQ_CONTROL_SOCKET] = obey_socket, [PQ_CONTROL_GENERATION] = obey_generation,
-    [PQ_CONTROL_RETIRE] = obey_retire, [PQ_CONTROL_DRAIN] = obey_drain,
-    [PQ_CONTROL_END] = obey_end,       [PQ_CONTROL_LOG] = obey_log,
+    [PQ_CONTROL_SOCKET] = obey_socket,
+    [PQ_CONTROL_GENERATION] = obey_generation,
+    [PQ_CONTROL_RETIRE] = obey_retire,
+    [PQ_CONTROL_DRAIN] = obey_drain,
+    [PQ_CONTROL_END] = obey_end,
+    [PQ_CONTROL_LOG] = obey_log,
+    [PQ_CONTROL_CONNECTIONS] = obey_connections,
 };
 
 static void supervisor_gone(struct pq_worker *w)
@@ -230,6 +255,7 @@ static int start(struct pq_worker *w, struct pq_why *why)
 static void end(struct pq_worker *w)
 {
     w->connections.closed = NULL;
+    pq_listing_free(TAKE(w->listing));
     if (w->loop)
         pq_making_free(w);
     if (w->connections.handshaker) {

@@ -13,6 +13,7 @@
 #include "proxy/bundle.h"
 #include "proxy/connection.h"
 #include "proxy/control.h"
+#include "proxy/listing.h"
 #include "proxy/worker.h"
 
 /* A thread makes a generation from a packed bundle; one at a time. */
@@ -51,7 +52,9 @@ struct pq_worker {
     struct pq_generation *generation; /* NULL until the first has come */
     struct pq_connections connections;
     struct pq_acceptors acceptors;
-    int64_t descriptors; /* how many connections there are descriptors for */
+    struct pq_listing *listing; /* NULL: none is under way */
+    int64_t listing_number;     /* of the request for it */
+    int64_t descriptors;        /* how many connections there are descriptors for */
     ev_timer pause, limit;
     int64_t pause_logged; /* when, 0: never */
     bool paused, stopping, failed;

@@ -57,7 +57,7 @@ def children(pid):
 
 
 class Proxy:
-    """A running `pqplane proxy` with its configuration, bound addresses and log.
+    """A running `pqplane proxy` with its configuration, bound addresses, the admin listener's (or None), and log.
 
     .supervisor is its first process, .workers are those that carry connections, .pid is the only worker.
     """
@@ -69,11 +69,14 @@ class Proxy:
         sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1:thread_local_quarantine_size_kb=64"
         options.setdefault("env", {**os.environ, "ASAN_OPTIONS": sanitizer.strip(":")})
         self.program = start([pqplane, "proxy", "--config", self.path, *more], **options)
-        self.address = {}
+        self.address, self.admin = {}, None
         for line in self.program.ready:
-            word, listener, address = line.split()
+            word, *rest = line.split()
+            if word == "admin":
+                (self.admin,) = rest
+                continue
             assert word == "ready"
-            self.address[listener] = address
+            self.address[rest[0]] = rest[1]
         self.supervisor = self.program.pid
 
     @property

@@ -178,7 +178,7 @@ static void bodies_come_whole_or_are_refused(void **state)
                          "Transfer-Encoding: chunked\r\n\r\n2\r\nde\r\n3\r\nbug\r\n0\r\n\r\n");
     assert_memory_equal(text, "HTTP/1.1 200 OK\r\n", 17);
     assert_string_equal(w.body, "debug");
-    text = answer_to(&w, "PUT /log-level HTTP/1.1\r\n" CLOSE "Content-Length: 257\r\n\r\n");
+    text = answer_to(&w, "PUT /log-level HTTP/1.1\r\n" CLOSE "Content-Length: 65537\r\n\r\n");
     assert_memory_equal(text, "HTTP/1.1 413 ", 13);
     char chunks[2048] = "PUT /log-level HTTP/1.1\r\n" CLOSE "Transfer-Encoding: chunked\r\n\r\n101\r\n";
     size_t head = strlen(chunks);
@@ -186,6 +186,13 @@ static void bodies_come_whole_or_are_refused(void **state)
     snprintf(chunks + head + 257, sizeof chunks - head - 257, "\r\n0\r\n\r\n");
     text = answer_to(&w, chunks);
     assert_memory_equal(text, "HTTP/1.1 413 ", 13);
+    /* Without end: not even read. */
+    int fd = client(&w);
+    say(fd, "POST /nothing HTTP/1.1\r\n" CLOSE "Transfer-Encoding: chunked\r\n\r\n");
+    snprintf(chunks, sizeof chunks, "400\r\n%1024s\r\n", "");
+    while (send(fd, chunks, strlen(chunks), MSG_NOSIGNAL) > 0)
+        ;
+    assert_null(strstr(hear(fd), " 200 "));
     end(&w);
 }
 

@@ -55,8 +55,8 @@ static int begin(void **state)
     w->pid = fork();
     if (w->pid == 0) {
         close(w->control.fd);
-        _exit(pq_admin_run(
-            &(struct pq_admin_how){.shared = w->shared, .control = other, .listening = listening, .contain = NULL}));
+        _exit(pq_admin_run(&(struct pq_admin_how){
+            .shared = w->shared, .control = other, .listening = listening, .log_fd = -1, .contain = NULL}));
     }
     close(listening);
     close(other);
