@@ -149,7 +149,7 @@ static int add_routes(const struct pq_sbi_cell *c, size_t i, struct pq_buf *b)
     if (i + 1 < c->host_count)
         TRY(pq_buf_printf(b,
                           "egress:\n  - {name: %s, listen: \"127.0.0.1:" PORT_OUT "\", connect: \"%s:" PORT_SERVICE
-                          "\", peers: [%s.5gc.example]}\n",
+                          "\", carry: connection, peers: [%s.5gc.example]}\n",
                           c->hosts[i + 1], pq_topology_host(c->topology, c->hosts[i + 1])->address, c->hosts[i + 1]));
     return 0;
 }

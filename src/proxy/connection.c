@@ -2,12 +2,15 @@
 
 #include <ev.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "proxy/closing.h"
 #include "proxy/listing.h"
 #include "proxy/relay.h"
 #include "proxy/transparent.h"
+#include "proxy/tunnel.h"
 
 /* Connections that are asked whether one that comes is their own: it comes right after them. */
 enum { OWN_LOOKED_AT = 256 };
@@ -56,27 +59,22 @@ struct pq_connection {
 static enum pq_proxy_direction direction(const struct pq_connection *c) { return c->route->how->direction; }
 
 /* --- the end ----------------------------------------------------------------------------------------------------- */
-static double ms(int64_t ns) { return (double)ns / 1e6; }
-
 static void log_end(const struct pq_connection *c, const char *event, enum pq_log_level level, const char *reason,
                     const char *detail)
 {
-    static const struct pq_tls_info nothing = {
-        .group = "", .signature = "", .own_signature = "", .cipher = "", .peer = ""};
-    const struct pq_tls_info *i = c->tls ? pq_tls_info(c->tls) : &nothing;
-    char local[PQ_ADDRESS_TEXT], peer[PQ_ADDRESS_TEXT];
-    if (!pq_log_on(level))
-        return;
-    pq_address_text(&c->address[PQ_RELAY_LOCAL], local);
-    pq_address_text(&c->address[PQ_RELAY_PEER], peer);
-    pq_log(level, event, "route", pq_s(c->route->how->name), "direction", pq_s(pq_proxy_direction_names[direction(c)]),
-           "local", pq_s(local), "peer", pq_s(peer), "peer_name", pq_s(i->peer), "group", pq_s(i->group), "signature",
-           pq_s(i->signature), "own_signature", pq_s(i->own_signature), "cipher", pq_s(i->cipher), "resumed",
-           pq_i(i->resumed), "connect_ms", pq_f(ms(c->took[CONNECT])), "handshake_ms", pq_f(ms(c->took[HANDSHAKE])),
-           "chain_ms", pq_f(ms(i->chain_ns)), "handshake_cpu_ms", pq_f(ms(i->cpu_ns)), "bytes_up",
-           pq_i((int64_t)c->relay.flow[PQ_RELAY_LOCAL].bytes), "bytes_down",
-           pq_i((int64_t)c->relay.flow[PQ_RELAY_PEER].bytes), "duration_ms", pq_f(ms(pq_clock_ns() - c->started)),
-           "reason", pq_s(reason), detail ? "detail" : NULL, pq_s(detail), NULL);
+    pq_closing_log(&(struct pq_closing){.event = event,
+                                        .level = level,
+                                        .how = c->route->how,
+                                        .local = &c->address[PQ_RELAY_LOCAL],
+                                        .peer = &c->address[PQ_RELAY_PEER],
+                                        .tls = c->tls,
+                                        .connect_ns = c->took[CONNECT],
+                                        .handshake_ns = c->took[HANDSHAKE],
+                                        .started = c->started,
+                                        .up = c->relay.flow[PQ_RELAY_LOCAL].bytes,
+                                        .down = c->relay.flow[PQ_RELAY_PEER].bytes,
+                                        .reason = reason,
+                                        .detail = detail});
 }
 
 /* Bytes that came and were never read would make the kernel send RST, which can overtake the alert that says why. */
@@ -112,6 +110,18 @@ static void close_all(struct pq_connection *c, enum pq_proxy_end why, enum phase
             pq_tcp_abort_on_close(peer, true);
         close(peer);
     }
+}
+
+static void unlink_from_set(struct pq_connection *c)
+{
+    if (c->set->listed == c)
+        c->set->listed = c->next;
+    if (c->set->rechecked == c)
+        c->set->rechecked = c->next;
+    *c->link = c->next;
+    if (c->next)
+        c->next->link = c->link;
+    c->set->count--;
 }
 
 static void count_bytes(struct pq_connection *c)
@@ -160,17 +170,10 @@ static void end(struct pq_connection *c, enum pq_proxy_end why, enum pq_tls_reas
     pq_relay_free(&c->relay);
     close_all(c, why, phase);
     lift_doom(c);
-    if (s->listed == c)
-        s->listed = c->next;
-    if (s->rechecked == c)
-        s->rechecked = c->next;
-    *c->link = c->next;
-    if (c->next)
-        c->next->link = c->link;
+    unlink_from_set(c);
     pq_generation_free(c->route->of);
     free(c);
-    s->count--;
-    s->slot->open--;
+    pq_connections_give_place(s);
     if (s->closed)
         s->closed(s->context);
 }
@@ -239,13 +242,7 @@ static void connect_failed(struct pq_connection *c, int e, const char *detail)
         detail = why.text;
     }
     c->set->starved |= e == PQ_E_LIMIT;
-    end_plain(c,
-              e == PQ_E_LIMIT     ? PQ_PROXY_DESCRIPTORS
-              : e == PQ_E_NOMEM   ? PQ_PROXY_MEMORY
-              : e == PQ_E_REFUSED ? PQ_PROXY_CONNECT_REFUSED
-              : e == PQ_E_TIMEOUT ? PQ_PROXY_CONNECT_TIMEOUT
-                                  : PQ_PROXY_CONNECT_FAILED,
-              detail);
+    end_plain(c, pq_proxy_end_of_connect(e), detail);
 }
 
 static void connected(struct pq_connection *c)
@@ -300,6 +297,28 @@ static void count_in_flight(struct pq_connection *c, int change)
     pq_metrics_in_flight(s->counters, pq_handshaker_in_flight(s->handshaker));
 }
 
+/* What the peer agreed to is a tunnel: this was only its beginning. */
+static void become_tunnel(struct pq_connection *c)
+{
+    struct pq_connections *s = c->set;
+    c->took[HANDSHAKE] = pq_clock_ns() - c->phase_started;
+    count_handshake(c, PQ_TLS_NONE);
+    pq_metrics_became_tunnel(s->counters, direction(c));
+    unwatch(c);
+    unlink_from_set(c);
+    pq_connections_give_place(s);
+    pq_tunnel_serve(s, c->route, c->fd[PQ_RELAY_PEER], c->tls, &c->address[PQ_RELAY_PEER]);
+    pq_generation_free(c->route->of);
+    free(c);
+    if (s->closed)
+        s->closed(s->context);
+}
+
+static bool is_tunnel(const struct pq_connection *c)
+{
+    return direction(c) == PQ_PROXY_INGRESS && strcmp(pq_tls_info(c->tls)->alpn, PQ_TUNNEL_ALPN) == 0;
+}
+
 static bool still_allowed(struct pq_connection *c, enum pq_tls_reason *reason, struct pq_why *why);
 
 static void handshake_finished(struct pq_connection *c)
@@ -312,7 +331,10 @@ static void handshake_finished(struct pq_connection *c)
     }
     if (direction(c) == PQ_PROXY_INGRESS)
         pq_admission_authenticated(&c->set->shared->admission, &c->address[PQ_RELAY_PEER], pq_clock_ns());
-    enter_next(c);
+    if (is_tunnel(c))
+        become_tunnel(c);
+    else
+        enter_next(c);
 }
 
 static void handshake_done(struct pq_handshake *h, int e)
@@ -639,10 +661,12 @@ void pq_connections_end(struct pq_connections *s, enum pq_proxy_end why)
         pq_handshaker_settle(s->handshaker);
     while (s->first)
         end_plain(s->first, why, NULL);
+    pq_tunnel_end_all(s, why);
 }
 
 void pq_connections_free(struct pq_connections *s)
 {
+    pq_tunnel_free_all(s);
     pq_handshaker_free(s->handshaker);
     ev_timer_stop(s->loop, &s->recheck);
     pq_refusals_stop(&s->refusals);
@@ -680,17 +704,17 @@ static void link_to_set(struct pq_connection *c)
     s->count++;
 }
 
-/* One of the places that all workers share. Taken before it is counted: two that take the last one at once may both go
- * without, but never both get it. */
-static bool take_place(struct pq_connections *s, enum pq_proxy_end *why)
+/* Taken before it is counted: two that take the last one at once may both go without, but never both get it. */
+bool pq_connections_take_place(struct pq_connections *s)
 {
     s->slot->open++;
     if (pq_shared_open(s->shared) <= s->config->limits.connections)
         return true;
     s->slot->open--;
-    *why = PQ_PROXY_LIMIT;
     return false;
 }
+
+void pq_connections_give_place(struct pq_connections *s) { s->slot->open--; }
 
 static void refuse(struct pq_connections *s, const struct pq_route *route, int fd, const struct pq_address *from,
                    enum pq_proxy_end why)
@@ -725,20 +749,12 @@ static bool find_target(const struct pq_connections *s, const struct pq_route *r
     return !is_own(s, from, target);
 }
 
-void pq_connection_accept(struct pq_connections *s, struct pq_route *route, int fd, const struct pq_address *from)
+static void carry_alone(struct pq_connections *s, struct pq_route *route, int fd, const struct pq_address *from,
+                        const struct pq_address *target, bool known)
 {
-    struct pq_address target;
-    enum pq_proxy_end why;
-    bool known;
-    pq_metrics_accepted(s->counters, route->how->direction);
-    if (!admit(s, route, from, &known, &why) || !find_target(s, route, fd, from, &target, &why) ||
-        !take_place(s, &why)) {
-        refuse(s, route, fd, from, why);
-        return;
-    }
     struct pq_connection *c = calloc(1, sizeof *c);
     if (!c) {
-        s->slot->open--;
+        pq_connections_give_place(s);
         refuse(s, route, fd, from, PQ_PROXY_MEMORY);
         return;
     }
@@ -746,18 +762,57 @@ void pq_connection_accept(struct pq_connections *s, struct pq_route *route, int 
     enum pq_relay_side from_side = target_side(c) == PQ_RELAY_LOCAL ? PQ_RELAY_PEER : PQ_RELAY_LOCAL;
     c->fd[from_side] = fd;
     c->address[from_side] = *from;
-    c->address[target_side(c)] = target;
+    c->address[target_side(c)] = *target;
     for (int i = 0; i < 2; i++) {
         ev_init(&c->io[i], on_io);
         c->io[i].data = c;
     }
     ev_init(&c->timer, on_timer);
     c->timer.data = c;
-    if (!s->config->tcp_nodelay)
-        pq_tcp_nodelay(fd, false);
-    if (direction(c) == PQ_PROXY_EGRESS)
-        pq_tcp_abort_on_close(fd, true);
     pq_generation_keep(route->of);
     link_to_set(c);
     enter(c, first_phase[direction(c)]);
+}
+
+void pq_connection_carry_alone(struct pq_connections *s, struct pq_route *route, int fd, const struct pq_address *from)
+{
+    carry_alone(s, route, fd, from, &route->how->target.at, true);
+}
+
+/* False where it is to be carried alone. */
+static bool carry_in_tunnel(struct pq_connections *s, struct pq_route *route, int fd, const struct pq_address *from)
+{
+    int e = route->tunnels ? pq_tunnels_carry(route->tunnels, fd, from) : PQ_E_UNSUPPORTED;
+    if (e == PQ_E_NOMEM) {
+        pq_connections_give_place(s);
+        refuse(s, route, fd, from, PQ_PROXY_MEMORY);
+    }
+    return e == 0 || e == PQ_E_NOMEM;
+}
+
+static bool let_in(struct pq_connections *s, const struct pq_route *route, int fd, const struct pq_address *from,
+                   struct pq_address *target, bool *known, enum pq_proxy_end *why)
+{
+    if (!admit(s, route, from, known, why) || !find_target(s, route, fd, from, target, why))
+        return false;
+    *why = PQ_PROXY_LIMIT;
+    return pq_connections_take_place(s);
+}
+
+void pq_connection_accept(struct pq_connections *s, struct pq_route *route, int fd, const struct pq_address *from)
+{
+    struct pq_address target;
+    enum pq_proxy_end why;
+    bool known;
+    pq_metrics_accepted(s->counters, route->how->direction);
+    if (!let_in(s, route, fd, from, &target, &known, &why)) {
+        refuse(s, route, fd, from, why);
+        return;
+    }
+    if (!s->config->tcp_nodelay)
+        pq_tcp_nodelay(fd, false);
+    if (route->how->direction == PQ_PROXY_EGRESS)
+        pq_tcp_abort_on_close(fd, true);
+    if (!carry_in_tunnel(s, route, fd, from))
+        carry_alone(s, route, fd, from, &target, known);
 }

@@ -24,6 +24,8 @@
 
 struct ev_loop;
 struct pq_connection;
+struct pq_tunnels;
+struct pq_tunnel_loop;
 
 /* All connections of one loop. */
 struct pq_connections {
@@ -41,12 +43,14 @@ struct pq_connections {
     struct pq_connection *listed;    /* the next one that pq_connections_rows() tells of */
     struct pq_connection *rechecked; /* the next one that is held against the newest generation */
     ev_timer recheck;
-    int64_t forbidden;             /* found then */
-    uint64_t ids;                  /* of the last one */
-    int64_t count;                 /* in this process */
-    void (*closed)(void *context); /* called after each connection's end; may be NULL */
+    int64_t forbidden;              /* found then */
+    uint64_t ids;                   /* of the last one */
+    struct pq_tunnel_loop *tunnels; /* proxy/tunnel.h; NULL until the first */
+    int64_t count;                  /* in this process */
+    void (*closed)(void *context);  /* called after each connection's end; may be NULL */
     void *context;
-    bool starved; /* there was no descriptor for a connection to its target; the owner clears it */
+    bool draining; /* tunnels take nothing new */
+    bool starved;  /* there was no descriptor for a connection to its target; the owner clears it */
 };
 
 /* Starts the thread that does its handshakes. On error there is nothing to free. */
@@ -65,7 +69,14 @@ void pq_connections_free(struct pq_connections *s);
 void pq_connections_list(struct pq_connections *s);
 PQ_MUST_CHECK int pq_connections_rows(struct pq_connections *s, size_t most, struct pq_buf *out);
 
+/* One of the places that all workers share (limits.connections): each local connection has one, and each of a peer's
+ * that is no tunnel. */
+PQ_MUST_CHECK bool pq_connections_take_place(struct pq_connections *s);
+void pq_connections_give_place(struct pq_connections *s);
+
 /* Takes the descriptor over, also where it then refuses the connection. from is the client's address. */
 void pq_connection_accept(struct pq_connections *s, struct pq_route *route, int fd, const struct pq_address *from);
+/* The same for one that was accepted before, and is to have a TLS connection of its own. */
+void pq_connection_carry_alone(struct pq_connections *s, struct pq_route *route, int fd, const struct pq_address *from);
 
 #endif

@@ -14,6 +14,16 @@ static const struct {
 };
 
 const char *pq_proxy_end_label(enum pq_proxy_end e) { return ends[e].label; }
+
+enum pq_proxy_end pq_proxy_end_of_connect(int e)
+{
+    return e == PQ_E_LIMIT     ? PQ_PROXY_DESCRIPTORS
+           : e == PQ_E_NOMEM   ? PQ_PROXY_MEMORY
+           : e == PQ_E_REFUSED ? PQ_PROXY_CONNECT_REFUSED
+           : e == PQ_E_TIMEOUT ? PQ_PROXY_CONNECT_TIMEOUT
+                               : PQ_PROXY_CONNECT_FAILED;
+}
+
 enum pq_log_level pq_proxy_end_level(enum pq_proxy_end e) { return ends[e].level; }
 
 static uint64_t get(const _Atomic uint64_t *c) { return atomic_load_explicit(c, memory_order_relaxed); }

@@ -36,6 +36,12 @@
     X(FORBIDDEN, "forbidden-destination", WARN)                                                                        \
     X(LOOP, "loop", WARN)                                                                                              \
     X(MEMORY, "out-of-memory", ERROR)                                                                                  \
+    X(NO_TUNNEL, "no-tunnel", WARN)                                                                                    \
+    X(TUNNEL_LOST, "tunnel-lost", WARN)                                                                                \
+    X(TUNNEL_PROTOCOL, "tunnel-protocol", WARN)                                                                        \
+    X(TUNNEL_FLOOD, "tunnel-flood", WARN)                                                                              \
+    X(CONNECT_FORBIDDEN, "connect-forbidden", WARN)                                                                    \
+    X(BAD_REQUEST, "bad-request", WARN)                                                                                \
     X(TLS, "tls", WARN)
 enum pq_proxy_end {
 #define X(name, label, level) PQ_PROXY_##name,
@@ -44,6 +50,7 @@ enum pq_proxy_end {
         PQ_PROXY_END_COUNT
 };
 const char *pq_proxy_end_label(enum pq_proxy_end e);
+enum pq_proxy_end pq_proxy_end_of_connect(int e); /* a connect that failed with that PQ_E_ code */
 enum pq_log_level pq_proxy_end_level(enum pq_proxy_end e);
 
 enum {

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proxy/tunnel.h"
+
 /* Names that no certificate could show would refuse every peer; a connection that is never used finds them now. */
 static int try_names(const struct pq_route *route, struct pq_why *why)
 {
@@ -14,6 +16,25 @@ static int try_names(const struct pq_route *route, struct pq_why *why)
                : e;
 }
 
+/* An ingress takes tunnels and others; an egress that offers tunnels also has a context that does not, for peers that
+ * want none. */
+static int make_contexts(struct pq_route *r, struct pq_crypto *crypto, struct pq_tls_settings settings,
+                         struct pq_why *why)
+{
+    char *names[] = {(char *)(uintptr_t)PQ_TUNNEL_ALPN};
+    const struct pq_strings alpn = {names, PQ_COUNT(names)};
+    settings.alpn_optional = true;
+    if (r->how->direction == PQ_PROXY_INGRESS) {
+        settings.alpn = &alpn;
+        return pq_tls_context_new(crypto, PQ_TLS_SERVER, &settings, &r->tls, why);
+    }
+    TRY(pq_tls_context_new(crypto, PQ_TLS_CLIENT, &settings, &r->tls, why));
+    settings.alpn = &alpn;
+    if (r->how->carry == PQ_PROXY_CARRY_TUNNEL && !r->how->transparent)
+        return pq_tls_context_new(crypto, PQ_TLS_CLIENT, &settings, &r->tunnel_tls, why);
+    return 0;
+}
+
 static int make_route(struct pq_generation *g, struct pq_crypto *crypto, const struct pq_files *files,
                       const struct pq_proxy_listener *how, struct pq_why *why)
 {
@@ -21,8 +42,7 @@ static int make_route(struct pq_generation *g, struct pq_crypto *crypto, const s
     *r = (struct pq_route){.how = how, .of = g};
     struct pq_tls_settings settings = pq_proxy_listener_tls(&g->config, how);
     settings.files = files;
-    enum pq_tls_role role = how->direction == PQ_PROXY_INGRESS ? PQ_TLS_SERVER : PQ_TLS_CLIENT;
-    int e = pq_tls_context_new(crypto, role, &settings, &r->tls, why);
+    int e = make_contexts(r, crypto, settings, why);
     if (e == 0)
         e = try_names(r, why);
     return e < 0 ? pq_why_in(why, e, "%s: %s \"%s\"", how->listen.where, pq_proxy_direction_names[how->direction],
@@ -69,8 +89,10 @@ void pq_generation_free(struct pq_generation *g)
 {
     if (!g || --g->references)
         return;
-    for (size_t i = 0; i < g->count; i++)
+    for (size_t i = 0; i < g->count; i++) {
         pq_tls_context_free(g->routes[i].tls);
+        pq_tls_context_free(g->routes[i].tunnel_tls);
+    }
     pq_proxy_config_free(&g->config);
     free(g);
 }

@@ -14,12 +14,15 @@
 #include "proxy/config.h"
 
 struct pq_generation;
+struct pq_tunnels;
 
 /* From where to where, and how it is protected. */
 struct pq_route {
     const struct pq_proxy_listener *how;
     struct pq_tls_context *tls;
-    struct pq_generation *of; /* NULL in tests */
+    struct pq_tls_context *tunnel_tls; /* egress with carry: tunnel; it also offers the tunnel's protocol */
+    struct pq_tunnels *tunnels;        /* egress: the worker's; NULL: local connections are carried alone */
+    struct pq_generation *of;          /* NULL in tests */
 };
 
 struct pq_generation {

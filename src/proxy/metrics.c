@@ -125,6 +125,19 @@ void pq_metrics_rechecked(struct pq_proxy_counters *c, enum pq_proxy_direction d
     count_policy(&c->direction[d], reason);
 }
 
+void pq_metrics_became_tunnel(struct pq_proxy_counters *c, enum pq_proxy_direction d)
+{
+    drop(&c->direction[d].open.connections);
+}
+
+void pq_metrics_tunnel_refused(struct pq_proxy_counters *c, enum pq_proxy_direction d, enum pq_proxy_end why,
+                               enum pq_tls_reason reason)
+{
+    add(&c->direction[d].ends[why], 1);
+    if (why == PQ_PROXY_TLS)
+        add(&c->direction[d].tls[reason], 1);
+}
+
 void pq_metrics_tunnel_opened(struct pq_proxy_counters *c, enum pq_proxy_direction d)
 {
     add(&c->direction[d].tunnels_opened, 1);

@@ -29,6 +29,11 @@ void pq_metrics_ended(struct pq_proxy_counters *c, enum pq_proxy_direction d, en
 /* Beside pq_metrics_ended(): the connection ends because a reload's rules no longer allow it. */
 void pq_metrics_rechecked(struct pq_proxy_counters *c, enum pq_proxy_direction d, enum pq_tls_reason reason);
 
+/* An accepted connection turned out to be a tunnel. */
+void pq_metrics_became_tunnel(struct pq_proxy_counters *c, enum pq_proxy_direction d);
+/* A tunnel that could not be opened, or whose peer broke the rules; reason counts only with PQ_PROXY_TLS. */
+void pq_metrics_tunnel_refused(struct pq_proxy_counters *c, enum pq_proxy_direction d, enum pq_proxy_end why,
+                               enum pq_tls_reason reason);
 void pq_metrics_tunnel_opened(struct pq_proxy_counters *c, enum pq_proxy_direction d);
 void pq_metrics_tunnel_ended(struct pq_proxy_counters *c, enum pq_proxy_direction d, bool lost);
 void pq_metrics_stream_opened(struct pq_proxy_counters *c, enum pq_proxy_direction d);

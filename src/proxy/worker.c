@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
+#include "proxy/tunnel.h"
 #include "proxy/worker_parts.h"
 
 enum {
@@ -31,9 +32,10 @@ static void tell(struct pq_worker *w, enum pq_control_type type, int status, uin
 }
 
 /* --- stopping ---------------------------------------------------------------------------------------------------- */
+/* A tunnel without connections still has to say that it closes. */
 static void end_if_empty(struct pq_worker *w)
 {
-    if (w->stopping && w->connections.count == 0)
+    if (w->stopping && w->connections.count == 0 && pq_tunnel_count(&w->connections) == 0)
         ev_break(w->loop, EVBREAK_ALL);
 }
 
@@ -63,6 +65,7 @@ static void drain(struct pq_worker *w)
 {
     if (!w->stopping)
         pq_acceptors_close(w, true);
+    pq_tunnel_drain_all(&w->connections);
     if (w->generation)
         end_connections_after(w, w->generation->config.timeouts.drain);
     end_if_empty(w);
@@ -74,6 +77,7 @@ static void retire(struct pq_worker *w)
     if (w->stopping)
         return;
     pq_acceptors_close(w, false);
+    pq_tunnel_drain_all(&w->connections);
     if (w->generation && w->generation->config.timeouts.retire)
         end_connections_after(w, w->generation->config.timeouts.retire);
     end_if_empty(w);
@@ -102,6 +106,7 @@ static int use(struct pq_worker *w, struct pq_generation *g, const uint64_t *soc
     }
     pq_generation_keep(g);
     pq_connections_use(&w->connections, g);
+    pq_tunnels_use(&w->connections, before, g);
     pq_log_set_format((enum pq_log_format)g->config.log.format);
     pq_generation_free(before);
     return 0;
@@ -264,6 +269,7 @@ static void end(struct pq_worker *w)
     }
     if (w->loop)
         pq_acceptors_close(w, false);
+    pq_tunnel_drain_all(&w->connections);
     pq_generation_free(w->generation);
     pq_crypto_free(w->crypto);
     pq_control_free(&w->control);

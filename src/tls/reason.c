@@ -56,7 +56,7 @@ static const struct {
      "it demands stronger algorithms: compare both policies"},
     {SSL_AD_PROTOCOL_VERSION, PQ_E_PROTOCOL, PQ_TLS_VERSION,
      "it does not speak TLS 1.3, the only version spoken here: enable TLS 1.3 there"},
-    {SSL_AD_NO_APPLICATION_PROTOCOL, PQ_E_PROTOCOL, PQ_TLS_PEER_ALERT, "it does not speak our application protocol"},
+    {SSL_AD_NO_APPLICATION_PROTOCOL, PQ_E_PROTOCOL, PQ_TLS_ALPN, "it does not speak our application protocol"},
     {SSL_AD_INTERNAL_ERROR, PQ_E_PROTOCOL, PQ_TLS_PEER_ALERT, "it failed itself: see its log"},
 };
 

@@ -113,6 +113,7 @@ enum pq_tls_role pq_tls_context_role(const struct pq_tls_context *t);
     X(POLICY_KEX, "policy-pq-kex")                                                                                     \
     X(POLICY_AUTH, "policy-pq-auth")                                                                                   \
     X(KEY_UPDATES, "key-updates")                                                                                      \
+    X(ALPN, "no-application-protocol")                                                                                 \
     X(NOT_TLS, "not-tls")                                                                                              \
     X(PEER_ALERT, "peer-alert")                                                                                        \
     X(RESET, "reset")                                                                                                  \

@@ -143,8 +143,11 @@ def ingress_config(pki, forward, identity="server", peers=None, policy=None, tls
     return {"tls": {**pki.identity(identity), "policy": policy or POLICY, **(tls or {})}, "ingress": [listener], **more}
 
 
-def egress_config(pki, connect, identity="client", peers=("server.example",), policy=None, tls=None, **more):
+def egress_config(pki, connect, identity="client", peers=("server.example",), policy=None, tls=None, carry=None, **more):
+    """carry None: what the program takes where nothing is said."""
     listener = {"name": "nrf", "listen": "127.0.0.1:0", "connect": connect, "peers": list(peers)}
+    if carry:
+        listener["carry"] = carry
     return {"tls": {**pki.identity(identity), "policy": policy or POLICY, **(tls or {})}, "egress": [listener], **more}
 
 

@@ -8,8 +8,14 @@ import time
 
 import pytest
 
-from proxy_peers import (PATIENCE, POLICY, Function, Pair, Pki, Proxy, Splitter, connect, echo, egress_config,
+import proxy_peers
+from proxy_peers import (PATIENCE, POLICY, Function, Pair, Pki, Proxy, Splitter, connect, echo,
                          ingress_config, read_all, refused, until)
+
+
+def egress_config(*args, **more):
+    """Each local connection with a TLS connection of its own, whose handshake is what this file looks at."""
+    return proxy_peers.egress_config(*args, **{"carry": "connection", **more})
 
 
 @pytest.fixture(scope="session")
@@ -353,7 +359,8 @@ def test_flights_of_more_than_60_kilobytes(start, pqplane, tmp_path, function):
     pki.issue("client")
     size = len(open(pki.file("server.crt")).read()) * 3 // 4
     assert size > 60_000
-    p = Pair(start, pqplane, tmp_path, pki, function.address, *({"policy": {**POLICY, "level": 5}},) * 2)
+    p = Pair(start, pqplane, tmp_path, pki, function.address, {"policy": {**POLICY, "level": 5}},
+             {"policy": {**POLICY, "level": 5}, "carry": "connection"})
     assert exchange(p.egress.port("nrf")) == (b"hello", "end")
     # and where the way is narrow, so that a flight takes many reads and writes
     split = Splitter(p.ingress.port("sbi"), size=997)

@@ -239,7 +239,7 @@ static void other_application_protocol(void **state)
                            c = pair_settings(PQ_MODE_CLASSICAL, 3, NULL, root);
     s.alpn = &pair_h2;
     c.alpn = &pair_http1;
-    run(&c, &s, "leaf.example", (struct expected){PQ_E_PROTOCOL, PQ_TLS_PEER_ALERT, "application protocol"},
+    run(&c, &s, "leaf.example", (struct expected){PQ_E_PROTOCOL, PQ_TLS_ALPN, "application protocol"},
         (struct expected){PQ_E_PROTOCOL, PQ_TLS_PROTOCOL, "application protocol"});
 }
 
