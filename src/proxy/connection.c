@@ -505,7 +505,8 @@ static int tell_of(const struct pq_connection *c, struct pq_buf *out)
     const struct pq_connections *s = c->set;
     /* Until it has ended, the handshake is its thread's. */
     bool secured = c->tls && c->phase != HANDSHAKE;
-    const struct pq_row row = {.worker = (size_t)(s->slot - s->shared->worker),
+    const struct pq_row row = {.kind = "connection",
+                               .worker = (size_t)(s->slot - s->shared->worker),
                                .id = c->id,
                                .route = c->route->how->name,
                                .direction = pq_proxy_direction_names[direction(c)],
@@ -520,7 +521,11 @@ static int tell_of(const struct pq_connection *c, struct pq_buf *out)
     return pq_row_write(&row, out);
 }
 
-void pq_connections_list(struct pq_connections *s) { s->listed = s->first; }
+void pq_connections_list(struct pq_connections *s)
+{
+    s->listed = s->first;
+    pq_tunnel_list(s);
+}
 
 int pq_connections_rows(struct pq_connections *s, size_t most, struct pq_buf *out)
 {
@@ -528,7 +533,7 @@ int pq_connections_rows(struct pq_connections *s, size_t most, struct pq_buf *ou
         TRY(tell_of(s->listed, out));
         s->listed = s->listed->next;
     }
-    return s->listed ? 0 : PQ_E_CLOSED;
+    return s->listed || !most ? 0 : pq_tunnel_rows(s, most, out);
 }
 
 static void on_io(struct ev_loop *loop, ev_io *w, int revents)

@@ -42,6 +42,7 @@ int pq_row_write(const struct pq_row *r, struct pq_buf *out)
 {
     struct pq_json j = pq_json(out);
     pq_json_open(&j, NULL, '{');
+    pq_json_text(&j, "kind", r->kind);
     pq_json_whole(&j, "worker", (int64_t)r->worker);
     pq_json_whole(&j, "id", (int64_t)r->id);
     pq_json_text(&j, "route", r->route);

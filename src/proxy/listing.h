@@ -1,6 +1,6 @@
 /* listing.h - the open connections, as a JSON line each, written to a file while traffic goes on.
  *
- *   {"worker":0,"id":17,"route":"nrf","direction":"egress","local":"127.0.0.1:40000","peer":"198.51.100.2:7777",
+ *   {"kind":"connection","worker":0,"id":17,"route":"nrf","direction":"egress","local":"127.0.0.1:40000","peer":"198.51.100.2:7777",
  *    "peer_name":"CN=nrf","group":"X25519MLKEM768","signature":"mldsa65","own_signature":"mldsa65","cipher":"...",
  *    "resumed":false,"state":"relay","bytes_up":1,"bytes_down":2,"age_s":3.000,"idle_s":0.100,"tunnel":null}
  *
@@ -21,8 +21,9 @@ enum {
 };
 
 struct pq_row {
+    const char *kind; /* "connection", "tunnel" or, inside one, "stream" */
     size_t worker;
-    uint64_t id; /* of the connection, within its worker */
+    uint64_t id; /* of a connection or tunnel: within its worker; of a stream: within its tunnel */
     const char *route, *direction, *state;
     const struct pq_address *local, *peer;
     const struct pq_tls_info *tls; /* NULL: no handshake has ended */

@@ -42,6 +42,11 @@ void pq_tunnel_drain_all(struct pq_connections *set);
 void pq_tunnel_end_all(struct pq_connections *set, enum pq_proxy_end why);
 /* After pq_tunnel_end_all(). */
 void pq_tunnel_free_all(struct pq_connections *set);
+/* For pq_connections_rows(): begins to tell of the tunnels and streams that there are now; then, some at a time, a line
+ * for each. PQ_E_CLOSED after the last one. */
+void pq_tunnel_list(struct pq_connections *set);
+PQ_MUST_CHECK int pq_tunnel_rows(struct pq_connections *set, size_t most, struct pq_buf *out);
+
 /* Tunnels that are not yet closed. */
 int64_t pq_tunnel_count(const struct pq_connections *set);
 

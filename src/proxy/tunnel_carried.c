@@ -99,6 +99,7 @@ int pq_carried_release(struct pq_carried *s)
 {
     int fd = s->fd;
     ev_io_stop(set_of(s)->loop, &s->io);
+    pq_carried_unlist(s);
     TAILQ_REMOVE(&s->loop->streams, s, of_loop);
     set_of(s)->count--;
     pq_metrics_stream_ended(set_of(s)->counters, direction(s), false);
@@ -172,6 +173,7 @@ static void finish(struct pq_carried *s)
     pq_tunnel_loop_timed(s->loop, s, false);
     pq_ring_release(&s->ring, &s->loop->rings);
     close_local(s);
+    pq_carried_unlist(s);
     TAILQ_REMOVE(&s->loop->streams, s, of_loop);
     set->count--;
     pq_connections_give_place(set);

@@ -59,6 +59,9 @@ struct pq_tunnel_loop {
         int count;
     } gather;
     int64_t tunnel_count, last_id;
+    /* The next ones that pq_tunnel_rows() tells of. */
+    struct pq_tunnel *listed_tunnel;
+    struct pq_carried *listed_stream;
     uint64_t turn;
     int64_t timed; /* streams that wait for a time: for a tunnel, for their function, for an acknowledgement */
 };
@@ -169,6 +172,10 @@ struct pq_tunnel_loop *pq_tunnel_loop_of(struct pq_connections *set);
 void pq_tunnel_loop_touch(struct pq_tunnel_loop *l);
 /* Streams that wait for a time are looked at ten times a second, others seldom. */
 void pq_tunnel_loop_timed(struct pq_tunnel_loop *l, struct pq_carried *s, bool on);
+
+/* Before it leaves its loop's list, so that a listing goes on behind it. */
+void pq_tunnel_unlist(struct pq_tunnel *t);
+void pq_carried_unlist(struct pq_carried *s);
 
 /* --- a tunnel's --------------------------------------------------------------------------------------------------- */
 PQ_MUST_CHECK int pq_tunnel_new(struct pq_tunnel_loop *l, struct pq_route *route, struct pq_tunnels *owner,

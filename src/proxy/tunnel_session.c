@@ -160,6 +160,7 @@ static void free_tunnel(struct pq_tunnel *t)
     struct pq_tunnel_loop *l = t->loop;
     if (t->dirty)
         TAILQ_REMOVE(&l->dirty, t, of_dirty);
+    pq_tunnel_unlist(t);
     TAILQ_REMOVE(&l->tunnels, t, of_loop);
     l->tunnel_count--;
     pq_generation_free(t->route->of);

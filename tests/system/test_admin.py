@@ -79,12 +79,12 @@ class Admin:
 class Both:
     """A pair of proxies, each with an admin listener."""
 
-    def __init__(self, start, pqplane, folder, pki, serve, ingress=None, egress=None):
+    def __init__(self, start, pqplane, folder, pki, serve, ingress=None, egress=None, carry="connection"):
         self.function = Function(serve)
         self.ingress = Proxy(start, pqplane, folder, "ingress",
                              {**ingress_config(pki, self.function.address), "admin": "127.0.0.1:0", **(ingress or {})})
         config = egress_config(pki, f"127.0.0.1:{self.ingress.port('sbi')}")
-        config["egress"][0]["carry"] = "connection"
+        config["egress"][0]["carry"] = carry
         self.egress = Proxy(start, pqplane, folder, "egress",
                             {**config, "admin": f"unix:{folder}/admin.sock", **(egress or {})})
         self.admins = Admin(self.ingress), Admin(self.egress)
@@ -285,7 +285,7 @@ def test_open_connections_are_listed(both):
         for row in rows:
             assert row["direction"] == direction and row["peer_name"] == peer and row["state"] == "relay"
             assert (row["group"], row["signature"], row["own_signature"]) == ("X25519MLKEM768", "mldsa65", "mldsa65")
-            assert row["resumed"] is False and row["tunnel"] is None and row["worker"] == 0
+            assert row["resumed"] is False and row["tunnel"] is None and row["worker"] == 0 and row["kind"] == "connection"
             assert row["bytes_up"] == 10 and 0 <= row["idle_s"] <= row["age_s"] + 1
     assert {r["local"] for r in b.admins[1].connections()} == {"127.0.0.1:%d" % s.getsockname()[1] for s in sockets}
     for s in sockets:
@@ -304,6 +304,34 @@ def test_many_connections_of_several_workers_are_listed(both):
     assert len(b.ingress.workers) == 1 and len(b.egress.workers) == 3
     for s in sockets:
         s.close()
+
+
+def test_tunnels_and_their_streams_are_listed(both):
+    b = both(carry="tunnel")
+    sockets = [b.connect() for _ in range(5)]
+    for s in sockets:
+        s.sendall(b"x" * 10)
+        assert s.recv(10)
+    for admin, direction, peer in zip(b.admins, ("ingress", "egress"), ("CN=client", "CN=server")):
+        d = f'{{direction="{direction}"}}'
+        assert admin.metric("pqplane_tunnel_streams_open" + d) == 5
+        tunnels = until(lambda: (t := {r["id"]: r for r in admin.connections() if r["kind"] == "tunnel"})
+                        and all(r["state"] == "open" for r in t.values()) and t, "open tunnels")
+        rows = until(lambda: (r := admin.connections()) and sum(x["bytes_down"] for x in r if x["kind"] == "stream") == 50 and r,
+                     "the bytes")
+        streams = [row for row in rows if row["kind"] == "stream"]
+        assert len(tunnels) == admin.metric("pqplane_tunnels_open" + d) and len(streams) == 5
+        assert len({(row["tunnel"], row["id"]) for row in streams}) == 5
+        for row in streams:
+            assert row["tunnel"] in tunnels and row["state"] == "relay"
+            assert (row["peer_name"], row["group"], row["signature"]) == (peer, "X25519MLKEM768", "mldsa65")
+            assert (row["bytes_up"], row["bytes_down"]) == (10, 10)
+        assert all(row["peer_name"] == peer for row in tunnels.values())
+    os.kill(b.ingress.pid, signal.SIGKILL)
+    for s in sockets:
+        assert read_all(s)[1] == "reset"
+    until(lambda: b.admins[1].metric('pqplane_tunnel_streams_lost_total{direction="egress"}') == 5, "the loss")
+    assert b.admins[0].metric('pqplane_tunnel_streams_open{direction="ingress"}') == 0
 
 
 # --- configuration --------------------------------------------------------------------------------------------------
