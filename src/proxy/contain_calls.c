@@ -199,7 +199,7 @@ static int fill(scmp_filter_ctx f, unsigned who)
             e = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, argued[i].call, argued[i].count, argued[i].arg);
     /* abort(3) ends in this. */
     if (e == 0)
-        e = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1, SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
+        e = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1, SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0));
     return e;
 }
 

@@ -331,7 +331,7 @@ def test_tunnels_and_their_streams_are_listed(both):
     for s in sockets:
         assert read_all(s)[1] == "reset"
     until(lambda: b.admins[1].metric('pqplane_tunnel_streams_lost_total{direction="egress"}') == 5, "the loss")
-    assert b.admins[0].metric('pqplane_tunnel_streams_open{direction="ingress"}') == 0
+    until(lambda: b.admins[0].metric('pqplane_tunnel_streams_open{direction="ingress"}') == 0, "an empty gauge")
 
 
 # --- configuration --------------------------------------------------------------------------------------------------
