@@ -82,8 +82,8 @@ static void a_connection_counts_from_accept_to_end(void **state)
         "pqplane_connections_ended_total{direction=\"egress\",reason=\"end\"} 1",
         "pqplane_bytes_total{direction=\"egress\",flow=\"up\"} 110",
         "pqplane_bytes_total{direction=\"egress\",flow=\"down\"} 2",
-        "pqplane_handshakes_total{direction=\"egress\",group=\"X25519MLKEM768\",signature=\"mldsa65\",own_signature="
-        "\"ecdsa\",resumed=\"false\",hello_retry=\"false\",result=\"ok\",reason=\"ok\"} 1",
+        ("pqplane_handshakes_total{direction=\"egress\",group=\"X25519MLKEM768\",signature=\"mldsa65\",own_signature="
+         "\"ecdsa\",resumed=\"false\",hello_retry=\"false\",result=\"ok\",reason=\"ok\"} 1"),
         "pqplane_handshake_cpu_seconds_total{direction=\"egress\"} 0.001500000",
         "pqplane_connect_duration_seconds_bucket{direction=\"egress\",le=\"0.00025\"} 0",
         "pqplane_connect_duration_seconds_bucket{direction=\"egress\",le=\"0.0005\"} 1",
@@ -123,11 +123,11 @@ static void failures_have_their_reason(void **state)
         "pqplane_policy_refusals_total{direction=\"ingress\",requirement=\"pq-kex\"} 1",
         "pqplane_policy_refusals_total{direction=\"egress\",requirement=\"pq-auth\"} 1",
         "pqplane_rechecks_refused_total{direction=\"egress\",reason=\"revoked\"} 1",
-        "pqplane_handshakes_total{direction=\"ingress\",group=\"X25519\",signature=\"\",own_signature=\"ecdsa\","
-        "resumed="
-        "\"false\",hello_retry=\"true\",result=\"failed\",reason=\"policy-pq-kex\"} 1",
-        "pqplane_handshakes_total{direction=\"egress\",group=\"\",signature=\"\",own_signature=\"\",resumed=\"false\","
-        "hello_retry=\"false\",result=\"failed\",reason=\"timeout\"} 1",
+        ("pqplane_handshakes_total{direction=\"ingress\",group=\"X25519\",signature=\"\",own_signature=\"ecdsa\","
+         "resumed="
+         "\"false\",hello_retry=\"true\",result=\"failed\",reason=\"policy-pq-kex\"} 1"),
+        ("pqplane_handshakes_total{direction=\"egress\",group=\"\",signature=\"\",own_signature=\"\",resumed=\"false\","
+         "hello_retry=\"false\",result=\"failed\",reason=\"timeout\"} 1"),
         "pqplane_handshake_duration_seconds_count{direction=\"ingress\",resumed=\"false\"} 0",
     };
     for (size_t k = 0; k < PQ_COUNT(lines); k++)
@@ -188,10 +188,11 @@ static void what_is_not_a_workers_is_told_too(void **state)
         "pqplane_worker_up{worker=\"1\"} 0",
         "pqplane_worker_restarts_total{worker=\"0\"} 0",
         "pqplane_worker_restarts_total{worker=\"2\"} 2",
-        "pqplane_certificate_expiry_timestamp_seconds{direction=\"ingress\",listener=\"sbi\",identity=\"0\",algorithm="
-        "\"mldsa65\"} 1800000000",
-        "pqplane_certificate_expiry_timestamp_seconds{direction=\"egress\",listener=\"a\\\"b\\\\c\\nd\",identity=\"1\","
-        "algorithm=\"p384\"} 1700000000",
+        ("pqplane_certificate_expiry_timestamp_seconds{direction=\"ingress\",listener=\"sbi\",identity=\"0\",algorithm="
+         "\"mldsa65\"} 1800000000"),
+        ("pqplane_certificate_expiry_timestamp_seconds{direction=\"egress\",listener=\"a\\\"b\\\\c\\nd\",identity="
+         "\"1\","
+         "algorithm=\"p384\"} 1700000000"),
     };
     for (size_t k = 0; k < PQ_COUNT(lines); k++)
         assert_line(text, lines[k]);
