@@ -18,7 +18,9 @@ static const char help[] =
     "  --ready-fd N     write \"ready NAME ADDRESS\" for each listener to descriptor N, then close it\n"
     "  --log-file FILE  append the log there instead of writing it to standard error\n"
     "\n"
-    "SIGTERM lets open connections finish (timeouts.drain) and exits 0; a second one exits at once.\n";
+    "SIGTERM lets open connections finish (timeouts.drain) and exits 0; a second one exits at once. SIGHUP reads the\n"
+    "configuration and its files anew, and opens the log anew. SIGUSR2 puts the program as it lies there now in this\n"
+    "one's place, without closing a connection.\n";
 
 struct options {
     const char *config, *log_file;

@@ -87,7 +87,7 @@ void pq_admin_link_reap(struct pq_supervisor *s)
     if (!pq_child_reap(&a->child, &status))
         return;
     forget_requests(a);
-    if (s->phase == PQ_ENDING)
+    if (s->phase == PQ_ENDING || s->phase == PQ_RETIRING)
         return;
     double wait = (double)pq_restart_died(&a->restart, pq_clock_ns()) / 1e9;
     ev_timer_set(&a->again, wait, 0.);
@@ -235,11 +235,12 @@ void pq_admin_link_init(struct pq_supervisor *s)
 /* Whoever can open a unix socket's path can stop the sidecar: its owner and group. */
 int pq_admin_link_open(struct pq_supervisor *s, const struct pq_proxy_config *config, struct pq_why *why)
 {
-    if (!config->admin.text)
-        return 0;
+    struct pq_listening_set plan = {0};
     mode_t before = umask(0117);
-    int e = pq_listening_one("admin", &config->admin, &s->admin.listening, why);
+    int e = config->admin.text ? pq_listening_plan_one(&s->admin.listening, "admin", &config->admin, &plan, why) : 0;
     umask(before);
+    if (e == 0)
+        pq_listening_take(&s->admin.listening, &plan, &s->removed);
     return e;
 }
 

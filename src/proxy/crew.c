@@ -133,6 +133,14 @@ static void retire(struct pq_supervised *w)
     pq_child_tell(&w->child, &m);
 }
 
+void pq_crew_retire(struct pq_supervisor *s)
+{
+    for
+        EACH(w, s)
+    if (w->wanted)
+        retire(w);
+}
+
 int pq_crew_fit(struct pq_supervisor *s, struct pq_why *why)
 {
     int64_t wanted = 0;
@@ -203,7 +211,7 @@ static void died(struct pq_supervised *w, int status)
         pq_supervisor_end(s, w->refused, &w->why);
         return;
     }
-    if (!w->wanted || s->phase >= PQ_DRAINING) {
+    if (!w->wanted || s->phase >= PQ_RETIRING) {
         if (status != 0)
             pq_log(PQ_LOG_ERROR, "worker died", "worker", pq_i((int64_t)w->slot), "detail", pq_s(how), NULL);
         return;

@@ -16,7 +16,7 @@ static void remove_path(const struct pq_listening *l)
 {
     const char *path = unix_path(&l->at);
     struct stat now;
-    if (path && l->inode && lstat(path, &now) == 0 && now.st_dev == l->device && now.st_ino == l->inode)
+    if (path && l->inode && !l->shared && lstat(path, &now) == 0 && now.st_dev == l->device && now.st_ino == l->inode)
         unlink(path);
 }
 
@@ -85,30 +85,33 @@ static int plan_one(const struct pq_listening_set *set, const char *name, const 
     return next.kept ? 0 : open_new(name, a, &plan->at[plan->count - 1], why);
 }
 
-int pq_listening_one(const char *name, const struct pq_proxy_address *a, struct pq_listening_set *out,
-                     struct pq_why *why)
+static int start_plan(const struct pq_listening_set *set, size_t count, struct pq_listening_set *plan,
+                      struct pq_why *why)
 {
-    struct pq_listening_set one = {.at = calloc(1, sizeof one.at[0])};
-    int e = one.at ? plan_one(&one, name, a, &one, why) : pq_why(why, PQ_E_NOMEM, "out of memory");
-    if (e < 0)
-        pq_listening_drop(&one);
-    else
-        *out = one;
-    return e;
+    *plan = (struct pq_listening_set){.at = calloc(count, sizeof plan->at[0]), .last = set->last};
+    return plan->at ? 0 : pq_why(why, PQ_E_NOMEM, "out of memory");
 }
 
 int pq_listening_plan(const struct pq_listening_set *set, const struct pq_proxy_config *config,
                       struct pq_listening_set *plan, struct pq_why *why)
 {
     size_t count = pq_proxy_listener_count(config);
-    struct pq_listening_set p = {.at = calloc(count, sizeof p.at[0]), .last = set->last};
-    int e = p.at ? 0 : pq_why(why, PQ_E_NOMEM, "out of memory");
+    TRY(start_plan(set, count, plan, why));
+    int e = 0;
     for (size_t i = 0; e == 0 && i < count; i++)
-        e = plan_one(set, pq_proxy_listener_at(config, i)->name, &pq_proxy_listener_at(config, i)->listen, &p, why);
+        e = plan_one(set, pq_proxy_listener_at(config, i)->name, &pq_proxy_listener_at(config, i)->listen, plan, why);
     if (e < 0)
-        pq_listening_drop(&p);
-    else
-        *plan = p;
+        pq_listening_drop(plan);
+    return e;
+}
+
+int pq_listening_plan_one(const struct pq_listening_set *set, const char *name, const struct pq_proxy_address *a,
+                          struct pq_listening_set *plan, struct pq_why *why)
+{
+    TRY(start_plan(set, 1, plan, why));
+    int e = plan_one(set, name, a, plan, why);
+    if (e < 0)
+        pq_listening_drop(plan);
     return e;
 }
 
@@ -127,15 +130,43 @@ void pq_listening_drop(struct pq_listening_set *plan)
     pq_listening_close(plan);
 }
 
-void pq_listening_take(struct pq_listening_set *set, struct pq_listening_set *plan)
+/* Whether the plan keeps it, which then is its owner. */
+static bool keeps(struct pq_listening_set *plan, const struct pq_listening *l)
 {
-    for (size_t i = 0; i < plan->count; i++) {
-        for (size_t k = 0; k < set->count && plan->at[i].kept; k++)
-            if (set->at[k].number == plan->at[i].number)
-                give_up(&set->at[k]);
-        plan->at[i].kept = false;
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->at[i].kept && plan->at[i].number == l->number)
+            return true;
+    return false;
+}
+
+int pq_listening_add(struct pq_listening_set *set, const struct pq_listening *l)
+{
+    struct pq_listening *at = reallocarray(set->at, set->count + 1, sizeof at[0]);
+    if (!at)
+        return PQ_E_NOMEM;
+    set->at = at;
+    at[set->count++] = *l;
+    return 0;
+}
+
+void pq_listening_take(struct pq_listening_set *set, struct pq_listening_set *plan, struct pq_listening_set *removed)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        struct pq_listening *l = &set->at[i];
+        if (keeps(plan, l) || pq_listening_add(removed, l) == 0) {
+            l->name = keeps(plan, l) ? l->name : NULL;
+            give_up(l);
+        }
     }
+    for (size_t i = 0; i < plan->count; i++)
+        plan->at[i].kept = false;
     pq_listening_close(set);
     *set = *plan;
     *plan = (struct pq_listening_set){0};
+}
+
+void pq_listening_own(struct pq_listening_set *set)
+{
+    for (size_t i = 0; i < set->count; i++)
+        set->at[i].shared = false;
 }

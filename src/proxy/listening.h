@@ -21,6 +21,7 @@ struct pq_listening {
     dev_t device; /* of a unix socket's path, with its inode: while they hold, the path is ours */
     ino_t inode;  /* 0: not known */
     bool kept;    /* in a plan: it is the set's */
+    bool shared;  /* another supervisor has it too: its path stays */
 };
 
 struct pq_listening_set {
@@ -32,15 +33,20 @@ struct pq_listening_set {
 /* What the set becomes under that configuration; the set itself stays as it is. */
 PQ_MUST_CHECK int pq_listening_plan(const struct pq_listening_set *set, const struct pq_proxy_config *config,
                                     struct pq_listening_set *plan, struct pq_why *why);
-/* Closes what the plan does not keep; workers may go on accepting from that, but its path goes now. */
-void pq_listening_take(struct pq_listening_set *set, struct pq_listening_set *plan);
+/* The same for one socket that no listener of the configuration has. */
+PQ_MUST_CHECK int pq_listening_plan_one(const struct pq_listening_set *set, const char *name,
+                                        const struct pq_proxy_address *a, struct pq_listening_set *plan,
+                                        struct pq_why *why);
+/* What the plan does not keep is added to removed, to be closed: workers may still be accepting from it then. */
+void pq_listening_take(struct pq_listening_set *set, struct pq_listening_set *plan, struct pq_listening_set *removed);
 void pq_listening_drop(struct pq_listening_set *plan);
 
-/* A set of one socket that no listener of the configuration has. */
-PQ_MUST_CHECK int pq_listening_one(const char *name, const struct pq_proxy_address *a, struct pq_listening_set *out,
-                                   struct pq_why *why);
+/* From another supervisor; name and descriptor are taken over. */
+PQ_MUST_CHECK int pq_listening_add(struct pq_listening_set *set, const struct pq_listening *l);
+/* Nobody else has them any more. */
+void pq_listening_own(struct pq_listening_set *set);
 
-/* Closes all. */
+/* Closes all, and their paths go. */
 void pq_listening_close(struct pq_listening_set *set);
 /* The same in a child that has its own, or after they were handed on: paths stay. */
 void pq_listening_forget(struct pq_listening_set *set);

@@ -6,8 +6,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "proxy/generation.h"
+#include "proxy/notify.h"
 #include "proxy/supervisor_parts.h"
 #include "proxy/view.h"
 #include "proxy/worker.h"
@@ -21,7 +23,21 @@ static void next(struct pq_supervisor *s)
     l->step = PQ_LOADING_NOTHING;
     ev_timer_stop(s->loop, &l->limit);
     pq_bundle_free(&l->bundle);
-    if (!l->again || s->phase != PQ_SERVING)
+    pq_supervisor_tell_manager(s);
+    if (s->upgrade.wanted)
+        pq_upgrade_begin(s);
+    pq_loading_resume(s);
+}
+
+static bool may_load(const struct pq_supervisor *s)
+{
+    return s->loading.step == PQ_LOADING_NOTHING && s->upgrade.step != PQ_UPGRADE_BEGUN;
+}
+
+void pq_loading_resume(struct pq_supervisor *s)
+{
+    struct pq_loading *l = &s->loading;
+    if (!l->again || !may_load(s) || s->phase > PQ_RETIRING)
         return;
     l->again = false;
     pq_loading_begin(s, l->cause, true);
@@ -77,12 +93,13 @@ static void raise_descriptors(const struct pq_supervisor *s)
                pq_s("further clients wait until a connection ends: raise the limit (ulimit -n, LimitNOFILE=)"), NULL);
 }
 
+/* Without a plan: for workers that accept no more. */
 static int pack(struct pq_bundle *b, const struct pq_listening_set *plan, int *packed, struct pq_why *why)
 {
-    DEFER(pq_freep) uint64_t *numbers = calloc(plan->count, sizeof numbers[0]);
+    DEFER(pq_freep) uint64_t *numbers = calloc(pq_proxy_listener_count(&b->config), sizeof numbers[0]);
     if (!numbers)
         return pq_why(why, PQ_E_NOMEM, "out of memory");
-    for (size_t i = 0; i < plan->count; i++)
+    for (size_t i = 0; plan && i < plan->count; i++)
         numbers[i] = plan->at[i].number;
     return pq_bundle_pack(b, numbers, packed, why);
 }
@@ -92,7 +109,10 @@ static void take(struct pq_supervisor *s, struct pq_listening_set *plan, int pac
     struct pq_proxy_config *config = &s->loading.bundle.config;
     if (s->packed >= 0)
         warn_of_fixed(&s->config, config);
-    pq_listening_take(&s->listening, plan);
+    if (plan)
+        pq_listening_take(&s->listening, plan, &s->removed);
+    if (s->previous.channel < 0 || s->phase != PQ_STARTING)
+        pq_listening_close(&s->removed); /* else the old supervisor may need them again */
     pq_proxy_config_free(&s->config);
     s->config = *config;
     *config = (struct pq_proxy_config){0};
@@ -104,16 +124,34 @@ static void take(struct pq_supervisor *s, struct pq_listening_set *plan, int pac
     raise_descriptors(s);
 }
 
+static int prepare_start(struct pq_supervisor *s, struct pq_why *why)
+{
+    const struct pq_proxy_config *config = &s->loading.bundle.config;
+    s->contain.off = !config->contain;
+    TRY(pq_contain_user(config->user, &s->contain, why));
+    return pq_admin_link_open(s, config, why);
+}
+
+/* Connections that stayed behind are held against what is in force now. */
+static int apply_to_retired(struct pq_supervisor *s, struct pq_why *why)
+{
+    int packed;
+    TRY(pack(&s->loading.bundle, NULL, &packed, why));
+    take(s, NULL, packed);
+    s->loading.step = PQ_LOADING_APPLY;
+    pq_crew_give(s);
+    return 0;
+}
+
 static int apply(struct pq_supervisor *s, struct pq_why *why)
 {
     struct pq_bundle *b = &s->loading.bundle;
     struct pq_listening_set plan;
     int packed;
-    if (s->phase == PQ_STARTING) {
-        s->contain.off = !b->config.contain;
-        TRY(pq_contain_user(b->config.user, &s->contain, why));
-        TRY(pq_admin_link_open(s, &b->config, why));
-    }
+    if (s->phase == PQ_RETIRING)
+        return apply_to_retired(s, why);
+    if (s->phase == PQ_STARTING)
+        TRY(prepare_start(s, why));
     TRY(pq_listening_plan(&s->listening, &b->config, &plan, why));
     int e = pack(b, &plan, &packed, why);
     if (e < 0) {
@@ -258,11 +296,13 @@ void pq_loading_begin(struct pq_supervisor *s, const char *cause, bool always)
 {
     struct pq_loading *l = &s->loading;
     struct pq_why why = {""};
-    if (l->step != PQ_LOADING_NOTHING) {
+    if (!may_load(s)) {
         l->again = true;
         return;
     }
     l->cause = cause;
+    if (always && s->phase == PQ_SERVING)
+        pq_notify("RELOADING=1\nMONOTONIC_USEC=%lld", (long long)(pq_clock_ns() / PQ_NS_PER_US));
     int e = read_all(s, &why);
     if (e == 0 && !always && pq_bundle_equal(&l->bundle, s->packed)) {
         next(s);

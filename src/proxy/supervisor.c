@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "proxy/generation.h"
+#include "proxy/notify.h"
 #include "proxy/supervisor_parts.h"
 
 /* In seconds. */
@@ -80,15 +81,33 @@ static void watch_files(struct pq_supervisor *s)
     ev_timer_start(s->loop, &s->look);
 }
 
+void pq_supervisor_tell_manager(const struct pq_supervisor *s)
+{
+    if (s->phase == PQ_SERVING)
+        pq_notify("READY=1\nSTATUS=%zu listeners, %lld workers, generation %llu", s->listening.count,
+                  (long long)s->config.workers, (unsigned long long)s->generation);
+}
+
+static void start_serving(struct pq_supervisor *s)
+{
+    s->phase = PQ_SERVING;
+    s->shared->state = PQ_SHARED_SERVING;
+    pq_upgrade_serving(s);
+    pq_listening_close(&s->removed);
+}
+
 void pq_supervisor_applied(struct pq_supervisor *s)
 {
     struct pq_why why = {""};
     bool first = s->phase == PQ_STARTING;
-    s->phase = PQ_SERVING;
-    s->shared->state = PQ_SHARED_SERVING;
+    if (first)
+        start_serving(s);
+    else
+        pq_upgrade_pass_on(s, "reload");
     s->shared->reloads += !first;
     s->shared->reload_refused = 0;
-    watch_files(s);
+    if (s->phase == PQ_SERVING)
+        watch_files(s);
     pq_log(PQ_LOG_INFO, first ? "started" : "reloaded", "listeners", pq_i((int64_t)s->listening.count), "workers",
            pq_i(s->config.workers), "generation", pq_i((int64_t)s->generation), first ? NULL : "cause",
            pq_s(s->loading.cause), NULL);
@@ -101,13 +120,18 @@ void pq_supervisor_applied(struct pq_supervisor *s)
 }
 
 /* --- stopping ---------------------------------------------------------------------------------------------------- */
-static size_t living(const struct pq_supervisor *s) { return pq_crew_living(s) + (s->loading.check.pid != 0); }
+static size_t living(const struct pq_supervisor *s)
+{
+    return pq_crew_living(s) + (s->loading.check.pid != 0) + (s->previous.channel >= 0);
+}
 
 static void on_kill(struct ev_loop *loop, ev_timer *timer, int revents)
 {
     (void)loop, (void)revents;
     pq_crew_kill(timer->data);
     pq_loading_stop(timer->data);
+    pq_upgrade_give_up(timer->data);
+    pq_supervisor_look(timer->data);
 }
 
 static void stop_within(struct pq_supervisor *s, enum pq_supervisor_phase phase, enum pq_control_type how,
@@ -115,7 +139,10 @@ static void stop_within(struct pq_supervisor *s, enum pq_supervisor_phase phase,
 {
     struct pq_control_message m = {.type = how};
     s->phase = phase;
+    pq_upgrade_stop(s);
     s->shared->state = PQ_SHARED_DRAINING;
+    pq_notify("STOPPING=1");
+    pq_upgrade_pass_on(s, phase == PQ_DRAINING ? "drain" : "stop");
     pq_crew_dismiss(s);
     pq_crew_tell(s, &m);
     pq_loading_stop(s);
@@ -131,6 +158,8 @@ void pq_supervisor_end(struct pq_supervisor *s, int error, const struct pq_why *
     if (why && s->why)
         *s->why = *why;
     s->error = error;
+    if (s->phase == PQ_STARTING)
+        pq_upgrade_refuse(s, error, why);
     stop_within(s, PQ_ENDING, PQ_CONTROL_END, PATIENCE);
 }
 
@@ -139,6 +168,20 @@ void pq_supervisor_drain(struct pq_supervisor *s, const char *cause)
     s->drained_by = cause;
     pq_listening_close(&s->listening);
     stop_within(s, PQ_DRAINING, PQ_CONTROL_DRAIN, (double)s->config.timeouts.drain / 1e9 + PATIENCE);
+}
+
+/* The sockets are the other's; its admin process answers. */
+void pq_supervisor_retire(struct pq_supervisor *s)
+{
+    s->phase = PQ_RETIRING;
+    s->shared->state = PQ_SHARED_DRAINING;
+    ev_timer_stop(s->loop, &s->look);
+    ev_timer_stop(s->loop, &s->keys);
+    pq_listening_forget(&s->listening);
+    pq_listening_forget(&s->admin.listening);
+    pq_admin_link_end(s);
+    pq_crew_retire(s);
+    pq_supervisor_look(s);
 }
 
 /* Once no worker accepts any more. */
@@ -161,7 +204,7 @@ static void tell_of_drain(struct pq_supervisor *s)
 void pq_supervisor_look(struct pq_supervisor *s)
 {
     tell_of_drain(s);
-    if (s->phase >= PQ_DRAINING && living(s) == 0)
+    if (s->phase >= PQ_RETIRING && living(s) == 0)
         ev_break(s->loop, EVBREAK_ALL);
 }
 
@@ -183,11 +226,12 @@ static void on_death(struct ev_loop *loop, ev_signal *w, int revents)
     pq_loading_reap(s);
     pq_crew_reap(s);
     pq_admin_link_reap(s);
+    pq_upgrade_reap(s);
     pq_supervisor_look(s);
 }
 
 /* In place: all threads and processes that write to it have its number. */
-static void reopen_log(struct pq_supervisor *s)
+void pq_supervisor_reopen_log(struct pq_supervisor *s)
 {
     const char *path = s->how->log_file;
     struct pq_control_message m = {.type = PQ_CONTROL_LOG};
@@ -207,9 +251,16 @@ static void on_reload(struct ev_loop *loop, ev_signal *w, int revents)
 {
     (void)loop, (void)revents;
     struct pq_supervisor *s = w->data;
-    reopen_log(s);
+    pq_supervisor_reopen_log(s);
+    pq_upgrade_pass_on(s, "log");
     if (s->phase < PQ_DRAINING)
         pq_loading_begin(s, "SIGHUP", true);
+}
+
+static void on_upgrade(struct ev_loop *loop, ev_signal *w, int revents)
+{
+    (void)loop, (void)revents;
+    pq_upgrade_begin(w->data);
 }
 
 static void on_look(struct ev_loop *loop, ev_timer *timer, int revents)
@@ -234,7 +285,8 @@ static void watch_signals(struct pq_supervisor *s)
     static const struct {
         int number;
         void (*callback)(struct ev_loop *loop, ev_signal *w, int revents);
-    } rows[PQ_COUNT(s->signals)] = {{SIGTERM, on_stop}, {SIGINT, on_stop}, {SIGHUP, on_reload}, {SIGCHLD, on_death}};
+    } rows[PQ_COUNT(s->signals)] = {
+        {SIGTERM, on_stop}, {SIGINT, on_stop}, {SIGHUP, on_reload}, {SIGUSR2, on_upgrade}, {SIGCHLD, on_death}};
     signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < PQ_COUNT(rows); i++) {
         ev_signal_init(&s->signals[i], rows[i].callback, rows[i].number);
@@ -260,8 +312,10 @@ void pq_supervisor_leave(void *supervisor)
 {
     struct pq_supervisor *s = supervisor;
     stop_watching(s);
+    pq_upgrade_free(s);
     pq_admin_link_free(s, false);
     pq_listening_forget(&s->listening);
+    pq_listening_forget(&s->removed);
     pq_closep(&s->packed);
     pq_watch_free(TAKE(s->watch));
     pq_proxy_config_free(&s->config);
@@ -272,7 +326,9 @@ void pq_supervisor_leave(void *supervisor)
 static void free_supervisor(struct pq_supervisor *s)
 {
     pq_listening_close(&s->listening);
+    pq_listening_close(&s->removed);
     pq_admin_link_free(s, true);
+    pq_upgrade_free(s);
     if (s->loop)
         stop_watching(s);
     pq_closep(&s->packed);
@@ -314,6 +370,7 @@ static int new_supervisor(const struct pq_supervisor_how *how, struct pq_supervi
     pq_crew_init(s);
     pq_loading_init(s);
     pq_admin_link_init(s);
+    pq_upgrade_init(s);
     prepare_timers(s);
     TRY(pq_watch_new(&s->watch));
     TRY(pq_shared_new(&s->shared));
@@ -365,12 +422,13 @@ int pq_supervisor_run(const struct pq_supervisor_how *how, struct pq_why *why)
     if (e < 0 || !s)
         return e;
     TRY(open_log(s, why));
+    TRY(pq_upgrade_receive(s, why));
     watch_signals(s);
     pq_loading_begin(s, "start", true);
     if (s->error == 0)
         ev_run(s->loop, 0);
     pq_admin_link_end(s);
-    if (s->told || s->error == PQ_E_INTERRUPTED)
+    if (s->told || s->phase == PQ_RETIRING || s->error == PQ_E_INTERRUPTED)
         log_stopped(s);
     return s->error;
 }

@@ -2,7 +2,9 @@
  * starts those anew that died, and stops them.
  *
  * Spec:   docs/architecture.md, "The sidecar". SIGTERM and SIGINT drain: no new connections, the open ones may finish
- *         until timeouts.drain, what is left then is reset; a second signal ends at once.
+ *         until timeouts.drain, what is left then is reset; a second signal ends at once. SIGHUP reads everything anew.
+ *         SIGUSR2 starts the program as it lies there now in this one's place; connections stay with this one until
+ *         they end, or for timeouts.retire.
  * Owns:   a supervisor owns its listening sockets (a unix socket's path is removed at the end), its children and the
  *         memory that they share.
  * Errors: PQ_E_CONFIG, PQ_E_NOENT and the like (a file: why names listener and file), what pq_tcp_listen() gives,

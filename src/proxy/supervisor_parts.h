@@ -21,6 +21,7 @@
 enum pq_supervisor_phase {
     PQ_STARTING, /* nobody has been told that it is ready */
     PQ_SERVING,
+    PQ_RETIRING, /* a new supervisor serves; the workers stay until their connections end */
     PQ_DRAINING,
     PQ_ENDING /* a second signal came, or it can't start */
 };
@@ -76,6 +77,23 @@ struct pq_admin_link {
     ev_timer again;
 };
 
+/* The supervisor that takes this one's place. */
+struct pq_upgrade {
+    enum { PQ_UPGRADE_NOTHING, PQ_UPGRADE_BEGUN, PQ_UPGRADE_DONE } step;
+    bool wanted; /* once what is being loaded is in force */
+    pid_t pid;   /* 0: none */
+    int channel; /* -1: none */
+    size_t sent; /* things handed over */
+    ev_io io;
+    ev_timer limit;
+};
+
+/* The supervisor whose place this one took. */
+struct pq_previous {
+    int channel; /* -1: none, or it has ended */
+    ev_io io;
+};
+
 struct pq_supervisor {
     const struct pq_supervisor_how *how;
     struct ev_loop *loop;
@@ -83,10 +101,13 @@ struct pq_supervisor {
     enum pq_supervisor_phase phase;
     struct pq_loading loading;
     struct pq_admin_link admin;
+    struct pq_upgrade upgrade;
+    struct pq_previous previous;
     /* What is served. */
     struct pq_proxy_config config;
     struct pq_contain contain;
     struct pq_listening_set listening;
+    struct pq_listening_set removed; /* no longer used, to be closed */
     uint64_t generation;
     int packed; /* the bundle; -1 before there is one */
     struct pq_watch *watch;
@@ -96,7 +117,7 @@ struct pq_supervisor {
     bool told;              /* that it drains */
     int error;              /* what it ends with */
     struct pq_why *why;
-    ev_signal signals[4];
+    ev_signal signals[5];
     ev_timer kill; /* what is left of the children */
     struct pq_supervised worker[PQ_SHARED_SLOTS];
 };
@@ -110,6 +131,8 @@ void pq_crew_give(struct pq_supervisor *s);
 /* All that are wanted and live serve it; at the start, all that are wanted. */
 bool pq_crew_ready(const struct pq_supervisor *s);
 void pq_crew_tell(struct pq_supervisor *s, const struct pq_control_message *m);
+/* All stop accepting, and end with their last connection. */
+void pq_crew_retire(struct pq_supervisor *s);
 /* None is started again. */
 void pq_crew_dismiss(struct pq_supervisor *s);
 void pq_crew_reap(struct pq_supervisor *s);
@@ -121,9 +144,28 @@ void pq_loading_init(struct pq_supervisor *s);
 /* A failure is told in the log and changes nothing; at the start it ends the supervisor. always: also where no file
  * has changed. */
 void pq_loading_begin(struct pq_supervisor *s, const char *cause, bool always);
+/* What came while an upgrade was tried. */
+void pq_loading_resume(struct pq_supervisor *s);
 void pq_loading_look_whether_applied(struct pq_supervisor *s);
 void pq_loading_reap(struct pq_supervisor *s);
 void pq_loading_stop(struct pq_supervisor *s);
+
+/* --- upgrade.c ---------------------------------------------------------------------------------------------------- */
+void pq_upgrade_init(struct pq_supervisor *s);
+void pq_upgrade_free(struct pq_supervisor *s);
+/* The old one: starts another of its program, as it lies there now, and hands over. Whatever fails, this one goes on.
+ */
+void pq_upgrade_begin(struct pq_supervisor *s);
+void pq_upgrade_reap(struct pq_supervisor *s);
+void pq_upgrade_stop(struct pq_supervisor *s);
+/* The new one: takes over where it was started for that, tells that it serves, or why not. */
+PQ_MUST_CHECK int pq_upgrade_receive(struct pq_supervisor *s, struct pq_why *why);
+void pq_upgrade_serving(struct pq_supervisor *s);
+void pq_upgrade_refuse(struct pq_supervisor *s, int e, const struct pq_why *why);
+/* To the old one, while it has connections: "reload", "log", "drain", "stop". */
+void pq_upgrade_pass_on(struct pq_supervisor *s, const char *word);
+/* Waits for it no longer. */
+void pq_upgrade_give_up(struct pq_supervisor *s);
 
 /* --- admin_link.c ------------------------------------------------------------------------------------------------- */
 void pq_admin_link_init(struct pq_supervisor *s);
@@ -145,6 +187,12 @@ void pq_admin_link_free(struct pq_supervisor *s, bool ends);
 void pq_supervisor_leave(void *supervisor);
 /* Or its second time: ends at once. */
 void pq_supervisor_drain(struct pq_supervisor *s, const char *cause);
+/* Log files were renamed. */
+void pq_supervisor_reopen_log(struct pq_supervisor *s);
+/* How it stands, to the service manager. */
+void pq_supervisor_tell_manager(const struct pq_supervisor *s);
+/* Another serves now. */
+void pq_supervisor_retire(struct pq_supervisor *s);
 /* A generation is served by all workers. */
 void pq_supervisor_applied(struct pq_supervisor *s);
 /* It can't go on. */

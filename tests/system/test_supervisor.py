@@ -401,7 +401,7 @@ def revocable(start, pqplane, tmp_path, own, function):
     p = Pair.__new__(Pair)
     p.ingress = Proxy(start, pqplane, tmp_path, "ingress", ingress)
     p.egress = Proxy(start, pqplane, tmp_path, "egress",
-                     egress_config(own, f"127.0.0.1:{p.ingress.port('sbi')}", policy=CLASSICAL))
+                     egress_config(own, f"127.0.0.1:{p.ingress.port('sbi')}", policy=CLASSICAL, carry="connection"))
     return p, ingress, crl
 
 
@@ -468,3 +468,216 @@ def test_a_handshake_that_a_reload_overtakes_is_judged_by_the_new_rules(revocabl
         assert read_all(raw)[1] == "reset"
     line = p.ingress.wait_log("connection closed")
     assert line["reason"] == "no-longer-allowed" and line["detail"].startswith("revoked: "), line
+
+
+# --- upgrade --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def program(pqplane, tmp_path):
+    """A copy of the program that a test may replace."""
+    copy = tmp_path / "bin" / "pqplane"
+    copy.parent.mkdir()
+    shutil.copy2(pqplane, copy)
+    return copy
+
+
+@pytest.fixture
+def replaced():
+    """Supervisors that took another's place are nobody's children: replaced(proxy) follows, and stops them at the end."""
+    pids = []
+
+    def follow(p, count=1):
+        p.supervisor = p.wait_log("replaced", count)["pid"]
+        pids.append(p.supervisor)
+
+    yield follow
+    for pid in pids:
+        if not gone(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def upgrade_pair(start, program, tmp_path, pki, function, **more):
+    p = Pair(start, program, tmp_path, pki, function(echo).address, egress={"workers": 2, "carry": "connection", **more})
+    return p, p.egress
+
+
+def still(s, text=b"still"):
+    s.sendall(text)
+    assert exactly(s, len(text)) == text
+
+
+def test_an_upgrade_keeps_connections_and_sockets(start, program, tmp_path, pki, function, replaced):
+    p, e = upgrade_pair(start, program, tmp_path, pki, function)
+    kept, supervisors = works(p), []
+    for count in (1, 2):  # twice in a row
+        before = e.supervisor
+        os.kill(before, signal.SIGUSR2)
+        replaced(e, count)
+        still(kept)
+        assert e.supervisor != before and len(e.workers) == 2
+        fresh = works(p)
+        fresh.close()
+        supervisors.append(before)
+    assert not any(map(gone, supervisors)), "the first has its connection yet, and the second looks after the first"
+    assert len(e.log("started")) == 3
+    kept.close()
+    assert e.program.process.wait(PATIENCE) == 0
+    until(lambda: all(map(gone, supervisors)), "the end of those that were replaced")
+    works(p).close()
+    files = [os.readlink(f"/proc/{e.supervisor}/fd/{fd}") for fd in os.listdir(f"/proc/{e.supervisor}/fd")]
+    assert len(files) < 25, files
+    os.kill(e.supervisor, signal.SIGTERM)
+    until(lambda: gone(e.supervisor), "the end of the last supervisor")
+    with pytest.raises(ConnectionRefusedError):
+        connect(e.port("nrf"))
+
+
+def test_no_connection_is_lost_while_upgrades_go_on(start, program, tmp_path, pki, function, replaced):
+    p, e = upgrade_pair(start, program, tmp_path, pki, function)
+    for count in (1, 2, 3):
+        os.kill(e.supervisor, signal.SIGUSR2)
+        while len(e.log("replaced")) < count:
+            works(p).close()
+        replaced(e, count)
+    assert {line["reason"] for x in p.both() for line in x.log("connection closed")} == {"end"}
+
+
+def test_a_program_that_can_not_take_over_leaves_the_old_one(start, program, tmp_path, pki, function, replaced):
+    p, e = upgrade_pair(start, program, tmp_path, pki, function)
+    good = program.read_bytes()
+    config = e.path.read_text()
+    kept = works(p)
+    for what, says in (
+        (b"#!/bin/sh\nexit 3\n", "ended with status 3"),
+        (b"#!/bin/sh\nkill -9 $$\n", "killed by signal 9"),
+        (b"\x7fELF and no more", "Exec format error"),
+        (None, "No such file"),
+        (good, "nowhere.crt"),
+    ):
+        if what == good:
+            e.path.write_text(config.replace("client.crt", "nowhere.crt"))
+        program.unlink(missing_ok=True)
+        if what:
+            program.write_bytes(what)
+            program.chmod(0o755)
+        count = len(e.log("upgrade failed"))
+        os.kill(e.supervisor, signal.SIGUSR2)
+        assert says in e.wait_log("upgrade failed", count + 1)["detail"]
+        still(kept)
+        works(p).close()
+    e.path.write_text(config)
+    os.kill(e.supervisor, signal.SIGUSR2)
+    replaced(e)
+    still(kept)
+    still(works(p))
+
+
+def test_a_program_that_hangs_is_given_up(start, program, tmp_path, pki, function):
+    p, e = upgrade_pair(start, program, tmp_path, pki, function)
+    kept = works(p)
+    program.unlink()
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    program.chmod(0o755)
+    os.kill(e.supervisor, signal.SIGUSR2)
+    hanging = e.wait_log("upgrading")["pid"]
+    works(p).close()
+    until(lambda: still(kept) or e.log("upgrade failed"), "giving it up", 60)
+    assert "within 30 s" in e.log("upgrade failed")[0]["detail"]
+    until(lambda: gone(hanging), "its end")
+    still(kept)
+    os.kill(e.supervisor, signal.SIGUSR2)
+    hanging = e.wait_log("upgrading", 2)["pid"]
+    kept.close()
+    assert e.program.stop() == 0
+    assert gone(hanging)
+
+
+def test_what_stayed_behind_is_drained_with_the_new_one(start, program, tmp_path, pki, function, replaced):
+    p, e = upgrade_pair(start, program, tmp_path, pki, function, timeouts={"drain": "500ms"})
+    kept = works(p)
+    os.kill(e.supervisor, signal.SIGUSR2)
+    replaced(e)
+    os.kill(e.supervisor, signal.SIGTERM)
+    assert read_all(kept) == (b"", "reset")
+    assert e.program.process.wait(PATIENCE) == 0
+    until(lambda: gone(e.supervisor), "the end of the new one")
+    assert [line["signal"] for line in e.log("draining")] in (["the new supervisor", "Terminated"],
+                                                              ["Terminated", "the new supervisor"])
+
+
+def test_what_stayed_behind_obeys_reloads_and_retire(start, program, tmp_path, own, function, replaced):
+    f = function(echo)
+    ingress = Proxy(start, program, tmp_path, "ingress", ingress_config(own, f.address, policy=CLASSICAL))
+    config = egress_config(own, f"127.0.0.1:{ingress.port('sbi')}", policy=CLASSICAL, timeouts={"grace": "0s"}, watch=False,
+                           carry="connection")
+    e = Proxy(start, program, tmp_path, "egress", config)
+    s = connect(e.port("nrf"))
+    still(s)
+    os.kill(e.supervisor, signal.SIGUSR2)
+    replaced(e)
+    e.write({**config, "egress": [{**config["egress"][0], "peers": ["other.example"]}]})
+    os.kill(e.supervisor, signal.SIGHUP)
+    assert read_all(s) == (b"", "reset")
+    line = e.wait_log("connection closed")
+    assert line["reason"] == "no-longer-allowed" and line["detail"].startswith("wrong-name: ")
+    assert e.program.process.wait(PATIENCE) == 0
+    e.write({**config, "timeouts": {"retire": "300ms"}})
+    os.kill(e.supervisor, signal.SIGHUP)
+    e.wait_log("reloaded", 3)  # the first was told by both
+    s = connect(e.port("nrf"))
+    still(s)
+    os.kill(e.supervisor, signal.SIGUSR2)
+    replaced(e, 2)
+    assert read_all(s) == (b"", "reset")
+
+
+def test_unix_sockets_pass_on_with_their_paths(start, program, tmp_path, pki, function, replaced):
+    ingress = Proxy(start, program, tmp_path, "ingress", ingress_config(pki, function(echo).address))
+    config = egress_config(pki, f"127.0.0.1:{ingress.port('sbi')}", watch=False)
+    paths = [tmp_path / "stays here.sock", tmp_path / "goes.sock"]
+    config["egress"] = [{**config["egress"][0], "name": f"n{i}", "listen": f"unix:{path}"} for i, path in enumerate(paths)]
+    e = Proxy(start, program, tmp_path, "egress", config)
+    e.write({**config, "egress": config["egress"][:1]})
+    os.kill(e.supervisor, signal.SIGUSR2)
+    replaced(e)
+    assert e.program.process.wait(PATIENCE) == 0
+    assert paths[0].is_socket() and not paths[1].exists()
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(PATIENCE)
+        s.connect(str(paths[0]))
+        still(s)
+    os.kill(e.supervisor, signal.SIGTERM)
+    until(lambda: gone(e.supervisor), "its end")
+    assert not paths[0].exists()
+
+
+# --- a service manager ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_a_service_manager_is_told(start, program, tmp_path, pki, function, replaced, abstract):
+    name = f"@pqplane-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.settimeout(PATIENCE)
+        manager.bind(name.replace("@", "\0", 1))
+
+        def told():
+            return dict(line.split("=", 1) for line in manager.recv(4096).decode().splitlines())
+
+        e = Proxy(start, program, tmp_path, "egress", egress_config(pki, "127.0.0.1:9", watch=False),
+                  env={**os.environ, "NOTIFY_SOCKET": name})
+        first = told()
+        assert first["READY"] == "1" and "1 listeners, 1 workers" in first["STATUS"]
+        os.kill(e.supervisor, signal.SIGHUP)
+        reloading = told()
+        assert reloading["RELOADING"] == "1" and int(reloading["MONOTONIC_USEC"]) > 0
+        assert told()["READY"] == "1"
+        os.kill(e.supervisor, signal.SIGUSR2)
+        replaced(e)
+        both = [told(), told()]
+        assert {"MAINPID": str(e.supervisor)} in both
+        assert any(t.get("READY") == "1" for t in both)
+        os.kill(e.supervisor, signal.SIGTERM)
+        assert told()["STOPPING"] == "1"
+        until(lambda: gone(e.supervisor), "its end")

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "proxy/bundle.h"
+#include "proxy/handover.h"
 #include "proxy/listening.h"
 #include "proxy/restart.h"
 #include "proxy/watch.h"
@@ -68,6 +70,13 @@ static int plan(const struct pq_listening_set *set, const char *const listeners[
     return pq_listening_plan(set, &c, out, why);
 }
 
+static void take(struct pq_listening_set *set, struct pq_listening_set *next)
+{
+    struct pq_listening_set removed = {0};
+    pq_listening_take(set, next, &removed);
+    pq_listening_close(&removed);
+}
+
 /* Another process may have taken the path over, for a restart without a gap. */
 static void a_path_that_another_bound_stays(void **state)
 {
@@ -81,7 +90,7 @@ static void a_path_that_another_bound_stays(void **state)
         snprintf(text, sizeof text, "unix:%s/s", folder);
         const char *path = text + strlen("unix:");
         assert_int_equal(plan(&set, (const char *const[][2]){{"a", text}}, 1, &next, NULL), 0);
-        pq_listening_take(&set, &next);
+        take(&set, &next);
         assert_int_equal(access(path, F_OK), 0);
         if (taken) {
             assert_int_equal(unlink(path), 0);
@@ -106,12 +115,12 @@ static void a_reload_keeps_the_sockets_of_addresses_that_stay(void **state)
     snprintf(goes, sizeof goes, "unix:%s/goes", folder);
     const char *const before[][2] = {{"a", "127.0.0.1:0"}, {"b", stays}, {"c", goes}, {"d", "127.0.0.1:0"}};
     assert_int_equal(plan(&set, before, 4, &next, NULL), 0);
-    pq_listening_take(&set, &next);
+    take(&set, &next);
     int a = set.at[0].fd, b = set.at[1].fd;
     const char *const after[][2] = {{"renamed", stays}, {"e", "[::1]:0"}, {"a", "127.0.0.1:0"}, {"f", "127.0.0.1:0"}};
     assert_int_equal(plan(&set, after, 4, &next, NULL), 0);
     assert_int_equal(set.count, 4);
-    pq_listening_take(&set, &next);
+    take(&set, &next);
     assert_int_equal(set.count, 4);
     assert_int_equal(set.at[0].fd, b);
     assert_string_equal(set.at[0].name, "renamed");
@@ -142,7 +151,7 @@ static void a_plan_that_fails_or_is_dropped_changes_nothing(void **state)
     at = pq_address_local(other);
     pq_address_text(&at, taken);
     assert_int_equal(plan(&set, (const char *const[][2]){{"a", ours}}, 1, &next, NULL), 0);
-    pq_listening_take(&set, &next);
+    take(&set, &next);
     const char *const bad[][2] = {{"a", ours}, {"b", new}, {"c", taken}};
     assert_int_equal(plan(&set, bad, 3, &next, &why), PQ_E_EXISTS);
     assert_non_null(strstr(why.text, ": \"c\": can't listen on 127.0.0.1:"));
@@ -444,6 +453,129 @@ static void every_allocation_of_a_bundle_may_fail(void **state)
     }
 }
 
+/* --- handing over ------------------------------------------------------------------------------------------------ */
+static void a_socket_is_told_in_one_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int e;
+    } rows[] = {
+        {"nrf 127.0.0.1:0 0 0", 0},
+        {"nrf [2001:db8::1]:7777 1 2", 0},
+        {"a-b_c.d unix:/run/with a space.sock 64769 9223372036854775807", 0},
+        {"", PQ_E_SYNTAX},
+        {"nrf", PQ_E_SYNTAX},
+        {"nrf 127.0.0.1:0 0", PQ_E_SYNTAX},
+        {"127.0.0.1:0 0 0", PQ_E_SYNTAX},
+        {" 127.0.0.1:0 0 0", PQ_E_SYNTAX},
+        {"nrf 127.0.0.1:0 0 x", PQ_E_SYNTAX},
+        {"nrf 127.0.0.1:0 -1 0", PQ_E_SYNTAX},
+        {"nrf nonsense 0 0", PQ_E_SYNTAX},
+        {"nrf 127.0.0.1:0 0 9223372036854775808", PQ_E_SYNTAX},
+    };
+    for (size_t i = 0; i < PQ_COUNT(rows); i++) {
+        struct pq_listening l = {.fd = -1};
+        char back[256];
+        int e = pq_handover_socket_read(rows[i].text, &l);
+        if (e != rows[i].e)
+            fail_msg("row %zu, \"%s\": %s", i, rows[i].text, pq_error_name(e));
+        if (e < 0) {
+            assert_null(l.name);
+            continue;
+        }
+        assert_int_equal(pq_handover_socket_write(&l, back, sizeof back), 0);
+        assert_string_equal(back, rows[i].text);
+        for (size_t size = 0; size <= strlen(back); size++) {
+            char little[256];
+            assert_int_equal(pq_handover_socket_write(&l, little, size), PQ_E_TOO_LONG);
+        }
+        free(l.name);
+    }
+}
+
+static void keys_are_told_in_digits(void **state)
+{
+    (void)state;
+    const uint8_t keys[] = {0x00, 0x7f, 0xff};
+    uint8_t got[3] = {1, 2, 3};
+    char text[7];
+    pq_handover_keys_write(keys, sizeof keys, text);
+    assert_string_equal(text, "007fff");
+    for (const char *const *bad = (const char *const[]){"", "007ff", "007ffff", "007fFF", "007f f", NULL}; *bad; bad++)
+        assert_int_equal(pq_handover_keys_read(*bad, got, sizeof got), PQ_E_SYNTAX);
+    assert_memory_equal(got, ((uint8_t[]){1, 2, 3}), 3);
+    assert_int_equal(pq_handover_keys_read(text, got, sizeof got), 0);
+    assert_memory_equal(got, keys, sizeof keys);
+}
+
+static void words_and_descriptors_arrive(void **state)
+{
+    (void)state;
+    int pair[2], fd;
+    static char long_one[PQ_HANDOVER_TEXT + 1], text[PQ_HANDOVER_TEXT];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair), 0);
+    assert_int_equal(pq_handover_receive(pair[1], text, &fd), PQ_E_WANT_READ);
+    assert_int_equal(pq_handover_send(pair[0], "socket", STDERR_FILENO), 0);
+    assert_int_equal(pq_handover_send(pair[0], "end", -1), 0);
+    assert_int_equal(pq_handover_receive(pair[1], text, &fd), 0);
+    assert_string_equal(text, "socket");
+    assert_true(fd > STDERR_FILENO);
+    close(fd);
+    assert_int_equal(pq_handover_receive(pair[1], text, &fd), 0);
+    assert_string_equal(text, "end");
+    assert_int_equal(fd, -1);
+    memset(long_one, 'x', PQ_HANDOVER_TEXT);
+    assert_int_equal(pq_handover_send(pair[0], long_one, -1), PQ_E_TOO_LONG);
+    assert_int_equal(send(pair[0], long_one, PQ_HANDOVER_TEXT, 0), PQ_HANDOVER_TEXT);
+    assert_int_equal(pq_handover_receive(pair[1], text, &fd), PQ_E_SYNTAX);
+    long_one[PQ_HANDOVER_TEXT - 1] = '\0';
+    assert_int_equal(pq_handover_send(pair[0], long_one, -1), 0);
+    assert_int_equal(pq_handover_receive(pair[1], text, &fd), 0);
+    assert_int_equal(strlen(text), PQ_HANDOVER_TEXT - 1);
+    assert_int_equal(send(pair[0], "a\0b", 3, 0), 3);
+    assert_int_equal(pq_handover_receive(pair[1], text, &fd), PQ_E_SYNTAX);
+    close(pair[0]);
+    assert_int_equal(pq_handover_receive(pair[1], text, &fd), PQ_E_CLOSED);
+    assert_int_equal(pq_handover_send(pair[1], "ready", -1), PQ_E_CLOSED);
+    close(pair[1]);
+}
+
+static void what_another_has_too_keeps_its_path(void **state)
+{
+    (void)state;
+    struct pq_listening_set old = {0}, new = {0}, removed = {0}, next;
+    char folder[] = "/tmp/pq-listening-XXXXXX", stays[PQ_ADDRESS_TEXT], goes[PQ_ADDRESS_TEXT], line[256];
+    assert_non_null(mkdtemp(folder));
+    snprintf(stays, sizeof stays, "unix:%s/stays", folder);
+    snprintf(goes, sizeof goes, "unix:%s/goes", folder);
+    assert_int_equal(plan(&old, (const char *const[][2]){{"a", stays}, {"b", goes}}, 2, &next, NULL), 0);
+    take(&old, &next);
+    for (int again = 0; again < 2; again++) {
+        for (size_t i = 0; i < old.count; i++) {
+            struct pq_listening l;
+            assert_int_equal(pq_handover_socket_write(&old.at[i], line, sizeof line), 0);
+            assert_int_equal(pq_handover_socket_read(line, &l), 0);
+            l.fd = dup(old.at[i].fd);
+            l.number = ++new.last;
+            l.shared = true;
+            assert_int_equal(pq_listening_add(&new, &l), 0);
+        }
+        assert_int_equal(plan(&new, (const char *const[][2]){{"a", stays}}, 1, &next, NULL), 0);
+        pq_listening_take(&new, &next, &removed);
+        if (again) {
+            pq_listening_own(&new);
+            pq_listening_own(&removed);
+        }
+        pq_listening_close(&removed);
+        pq_listening_close(&new);
+        assert_int_equal(access(stays + 5, F_OK), again ? -1 : 0);
+        assert_int_equal(access(goes + 5, F_OK), again ? -1 : 0);
+    }
+    pq_listening_forget(&old);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -452,6 +584,10 @@ int main(void)
         cmocka_unit_test(a_reload_keeps_the_sockets_of_addresses_that_stay),
         cmocka_unit_test(a_plan_that_fails_or_is_dropped_changes_nothing),
         cmocka_unit_test(every_allocation_of_a_plan_may_fail),
+        cmocka_unit_test(a_socket_is_told_in_one_line),
+        cmocka_unit_test(keys_are_told_in_digits),
+        cmocka_unit_test(words_and_descriptors_arrive),
+        cmocka_unit_test(what_another_has_too_keeps_its_path),
         cmocka_unit_test(each_way_to_change_a_file_is_seen),
         cmocka_unit_test(a_link_turned_on_the_way_is_seen),
         cmocka_unit_test(what_goes_on_changing_is_not_settled),
