@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -149,6 +150,7 @@ int pq_contain_worker(const struct pq_contain *how, struct pq_why *why)
     /* Coverage is written by whoever the program was started as. */
     as_built.change_user &= strcmp(relaxed_for, "coverage") != 0;
     TRY(check_alone(why));
+    tzset(); /* or the first log line reads the time zone's file */
     drop_bounding_set();
     TRY(become(&as_built, why));
     TRY(drop_capabilities(why));

@@ -1,3 +1,4 @@
+#include <asm/termbits.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
@@ -171,6 +172,8 @@ static const struct {
     {BOTH, SCMP_SYS(ioctl), 1, {IS(1, SIOCOUTQ)}},
     {BOTH, SCMP_SYS(ioctl), 1, {IS(1, FIONREAD)}},
     {BOTH, SCMP_SYS(ioctl), 1, {IS(1, FIONBIO)}},
+    {BOTH, SCMP_SYS(ioctl), 1, {IS(1, TCGETS)}}, /* libraries ask whether standard error is a terminal */
+    {BOTH, SCMP_SYS(ioctl), 1, {IS(1, TCGETS2)}},
     /* no page that is code comes in, and none becomes it */
     {BOTH, SCMP_SYS(mmap), 1, {MASKED(2, PROT_EXEC, 0)}},
     {BOTH, SCMP_SYS(mprotect), 1, {MASKED(2, PROT_EXEC, 0)}},

@@ -59,6 +59,7 @@ static int start_thread(struct pq_worker *w)
 {
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGSYS); /* a thread's own doing; proxy/contain_calls.c says who handles it */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int e = pthread_create(&w->making.thread, NULL, run, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
