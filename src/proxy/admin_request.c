@@ -21,7 +21,7 @@ static bool split_host(const char *text, char *host, size_t size)
     const char *start = *text == '[' ? text + 1 : text;
     snprintf(host, size, "%.*s", (int)(end - start), start);
     end += *text == '[';
-    return !*end || (*end == ':' && pq_int_parse(end + 1, 0, 65535, &port, NULL) == 0);
+    return !*end || (*end == ':' && end[1] != '-' && pq_int_parse(end + 1, 0, 65535, &port, NULL) == 0);
 }
 
 static bool names_this_host(const char *text)
