@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -16,6 +17,7 @@ import proxy_peers
 from proxy_peers import PATIENCE, Function, Pki, Proxy, children, connect, egress_config, hold, ingress_config, read_all, until
 
 JSON = "application/json"
+TOP = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -125,10 +127,52 @@ def admin_process(proxy):
 def test_promtool_finds_nothing_to_say(both):
     b = both()
     b.once()
-    promtool = shutil.which("promtool") or pytest.skip("promtool is not there (Debian package prometheus)")
+    tool = shutil.which("promtool") or pytest.skip("promtool is not there (Debian package prometheus)")
     for admin in b.admins:
-        r = subprocess.run([promtool, "check", "metrics"], input=admin.get("/metrics"), text=True, capture_output=True)
+        r = subprocess.run([tool, "check", "metrics"], input=admin.get("/metrics"), text=True, capture_output=True)
         assert (r.returncode, r.stdout, r.stderr) == (0, "", "")
+
+
+def documented(text):
+    """Rows of /metrics as docs/metrics.md has them: name, type, labels, help."""
+    helps, types, labels = {}, {}, {}
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            _, _, name, help = line.split(" ", 3)
+            helps[name] = help
+        elif line.startswith("# TYPE "):
+            _, _, name, types[name] = line.split(" ")
+        else:
+            series = line.rsplit(" ", 1)[0]
+            name = re.sub("_(bucket|sum|count)$", "", series.split("{")[0]) if types.get(series.split("{")[0]) is None \
+                else series.split("{")[0]
+            labels.setdefault(name, set()).update(set(re.findall(r'[{,]([a-z_]+)="', series)) - {"le"})
+    return [f"| `{n}` | {types[n]} | {', '.join(f'`{k}`' for k in sorted(labels.get(n, ())))} | {helps[n]} |" for n in helps]
+
+
+def test_the_documentation_has_every_metric(both):
+    b = both()
+    b.once()
+    until(lambda: b.admins[0].metric('pqplane_connections_ended_total{direction="ingress",reason="end"}') == 1, "its end")
+    rows = [line for line in (TOP / "docs/metrics.md").read_text().splitlines() if line.startswith("| `")]
+    assert rows == documented(b.admins[0].get("/metrics"))
+
+
+def promtool(*args):
+    tool = shutil.which("promtool") or pytest.skip("promtool is not there (Debian package prometheus)")
+    r = subprocess.run([tool, *args], cwd=TOP / "deploy/prometheus", capture_output=True, text=True)
+    assert r.returncode == 0, r.stdout + r.stderr
+
+
+def test_the_example_rules_alert(both):
+    promtool("check", "rules", "--lint=all", "--lint-fatal", "pqplane.rules.yml")
+    promtool("check", "config", "--lint=all", "--lint-fatal", "prometheus.yml")
+    promtool("test", "rules", "pqplane.rules.test.yml")
+    b = both()
+    b.once()
+    names = {re.sub("_(bucket|sum|count)$", "", k.split("{")[0]) for k in b.admins[1].metrics()}
+    used = set(re.findall(r"\bpqplane_[a-z_]+", (TOP / "deploy/prometheus/pqplane.rules.yml").read_text()))
+    assert used <= names, used - names
 
 
 def test_a_connection_is_counted_on_both_sides(both):
