@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -155,6 +156,19 @@ static bool takes_a_line(int fd)
     return poll(&p, 1, 0) == 1 && (p.revents & (POLLOUT | POLLERR | POLLNVAL)) == POLLOUT;
 }
 
+/* A disk that got full may have taken the beginning of a line: the next one begins anew. */
+static bool write_line(int fd, struct line *l)
+{
+    static atomic_bool cut;
+    struct iovec parts[] = {{(void *)(uintptr_t)"\n", cut}, {l->at, l->len}};
+    if (!takes_a_line(fd))
+        return false;
+    ssize_t wanted = (ssize_t)(parts[0].iov_len + l->len), n = writev(fd, parts, 2);
+    if (n > 0)
+        cut = n < wanted;
+    return n == wanted;
+}
+
 void pq_log(enum pq_log_level level, const char *event, ...)
 {
     if (!pq_log_on(level))
@@ -175,7 +189,6 @@ void pq_log(enum pq_log_level level, const char *event, ...)
     l.at[l.len] = '}';
     l.len += layout == PQ_LOG_JSON;
     l.at[l.len++] = '\n';
-    int fd = out_fd;
-    if (!takes_a_line(fd) || write(fd, l.at, l.len) != (ssize_t)l.len)
+    if (!write_line(out_fd, &l))
         (*dropped)++;
 }

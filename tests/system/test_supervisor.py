@@ -1,11 +1,16 @@
 """The proxy's processes: a supervisor that keeps the listening sockets, workers that come and go."""
 
 import itertools
+import json
+import mmap
 import os
 import shutil
 import signal
 import socket
 import ssl
+import struct
+import subprocess
+import time
 
 import pytest
 
@@ -498,7 +503,7 @@ def replaced():
 
 
 def upgrade_pair(start, program, tmp_path, pki, function, **more):
-    p = Pair(start, program, tmp_path, pki, function(echo).address, egress={"workers": 2, "carry": "connection", **more})
+    p = Pair(start, program, tmp_path, pki, function(echo).address, egress={"workers": 2, "carry": os.environ.get("CARRY", "connection"), **more})
     return p, p.egress
 
 
@@ -681,3 +686,125 @@ def test_a_service_manager_is_told(start, program, tmp_path, pki, function, repl
         os.kill(e.supervisor, signal.SIGTERM)
         assert told()["STOPPING"] == "1"
         until(lambda: gone(e.supervisor), "its end")
+
+
+# --- when something runs out, or jumps --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 64 KiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    r = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True, text=True)
+    if r.returncode:
+        pytest.skip(f"nothing can be mounted here: {r.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_full_disk_for_the_log_stops_no_traffic(start, pqplane, tmp_path, pki, function, small_disk):
+    p = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(pki, function(echo).address))
+    e = Proxy(start, pqplane, tmp_path, "egress", egress_config(pki, f"127.0.0.1:{p.port('sbi')}", carry="connection"),
+              more=["--log-file", small_disk / "log"])
+    (small_disk / "filler").write_bytes(b"x" * (40 << 10))
+    kept = connect(e.port("nrf"))
+    for _ in range(60):
+        still(kept)
+        s = connect(e.port("nrf"))
+        still(s)
+        s.close()
+    assert os.statvfs(small_disk).f_bavail == 0
+    (small_disk / "filler").unlink()
+    s = connect(e.port("nrf"))
+    still(s)
+    s.close()
+    last = lambda: json.loads((small_disk / "log").read_text().splitlines()[-1])
+    until(lambda: s and last()["event"] == "connection closed", "a line again")
+    kept.close()
+    assert e.program.stop() == 0
+    assert last()["event"] == "stopped" and last()["log_lines_dropped"] > 0
+    assert last()["accepted"] == 62
+
+
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+static volatile long *offset;
+__attribute__((constructor)) static void start(void)
+{
+    int fd = open(getenv("CLOCK_OFFSET"), O_RDONLY);
+    offset = mmap(0, sizeof *offset, PROT_READ, MAP_SHARED, fd, 0);
+    close(fd);
+}
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+    int e = (int)syscall(SYS_clock_gettime, id, t);
+    if (offset && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE))
+        t->tv_sec += *offset;
+    return e;
+}
+int gettimeofday(struct timeval *restrict t, void *restrict zone)
+{
+    struct timespec now;
+    (void)zone;
+    clock_gettime(CLOCK_REALTIME, &now);
+    *t = (struct timeval){now.tv_sec, now.tv_nsec / 1000};
+    return 0;
+}
+time_t time(time_t *out)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return out ? *out = now.tv_sec : now.tv_sec;
+}
+"""
+
+
+@pytest.fixture
+def clock(tmp_path):
+    """(what to add to a program's environment, a function that moves its wall clock by so many seconds)"""
+    (tmp_path / "clock.c").write_text(CLOCK)
+    (tmp_path / "offset").write_bytes(struct.pack("l", 0))
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "clock.so", tmp_path / "clock.c"], check=True)
+    with open(tmp_path / "offset", "r+b") as f, mmap.mmap(f.fileno(), 8) as shared:
+
+        def move(seconds):
+            shared[:8] = struct.pack("l", seconds)
+
+        yield {"LD_PRELOAD": str(tmp_path / "clock.so"), "CLOCK_OFFSET": str(tmp_path / "offset")}, move
+
+
+@pytest.mark.parametrize("carry", ["connection", "tunnel"])
+def test_a_clock_that_jumps_ends_nothing(start, pqplane, tmp_path, pki, function, clock, carry):
+    if os.environ.get("ASAN_OPTIONS") or "asan" in str(pqplane):
+        pytest.skip("a sanitizer wants to be the first library")
+    variables, move = clock
+    p = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(pki, function(echo).address, timeouts={"idle": "4s"}),
+              env={**os.environ, **variables})
+    e = Proxy(start, pqplane, tmp_path, "egress",
+              egress_config(pki, f"127.0.0.1:{p.port('sbi')}", carry=carry, timeouts={"idle": "4s"}), env={**os.environ, **variables})
+    kept = connect(e.port("nrf"))
+    still(kept)
+    for seconds in (3600, -3600, 7200, 0):
+        move(seconds)
+        for _ in range(15):
+            still(kept)
+            time.sleep(0.1)
+    os.kill(e.supervisor, signal.SIGHUP)
+    moved = e.wait_log("reloaded")["time"]
+    still(kept)
+    assert not e.log("worker died") and not p.log("worker died") and moved
+    assert not [line for x in (p, e) for line in x.log("connection closed")]
+    kept.close()
+    e.wait_log("connection closed")
+    idle = connect(e.port("nrf"))
+    still(idle)
+    assert read_all(idle) == (b"", "reset")
+    assert "idle" in [line["reason"] for x in (p, e) for line in x.log("connection closed")]
