@@ -64,8 +64,10 @@ static bool take_network(struct pq_redirect *r, yyjson_val *v)
                  (int)number(yyjson_obj_get(prefix, "len"), 128));
     else
         snprintf(whole, sizeof whole, "%.60s", yyjson_is_str(v) ? yyjson_get_str(v) : "");
-    return r->network_count < PQ_REDIRECT_LIST_MAX &&
-           pq_network_parse(whole, &r->networks[r->network_count], NULL) == 0 && ++r->network_count;
+    if (r->network_count == PQ_REDIRECT_LIST_MAX || pq_network_parse(whole, &r->networks[r->network_count], NULL) < 0)
+        return false;
+    r->network_count++;
+    return true;
 }
 
 static bool take_ports(struct pq_redirect *r, yyjson_val *v)
