@@ -28,7 +28,8 @@ static int parse_unix(const char *path, struct pq_address *out, struct pq_why *w
     return 0;
 }
 
-static int resolve(const char *text, const char *host, const char *port, struct pq_address *out, struct pq_why *why)
+static int resolve(const char *text, const char *host, const char *port, struct pq_address *out, size_t room,
+                   size_t *count, struct pq_why *why)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *found = NULL;
     int e = getaddrinfo(host, port, &hints, &found);
@@ -37,16 +38,22 @@ static int resolve(const char *text, const char *host, const char *port, struct 
     if (e != 0)
         return pq_why(why, PQ_E_NOT_FOUND, "the name in %s can't be resolved: %s", text,
                       e == EAI_SYSTEM ? strerror(errno) : gai_strerror(e));
-    *out = (struct pq_address){.len = found->ai_addrlen};
-    memcpy(&out->sa, found->ai_addr, found->ai_addrlen);
+    *count = 0;
+    for (const struct addrinfo *i = found; i && *count < room; i = i->ai_next) {
+        out[*count] = (struct pq_address){.len = i->ai_addrlen};
+        memcpy(&out[(*count)++].sa, i->ai_addr, i->ai_addrlen);
+    }
     freeaddrinfo(found);
     return 0;
 }
 
-int pq_address_parse(const char *text, struct pq_address *out, struct pq_why *why)
+int pq_address_resolve(const char *text, struct pq_address *out, size_t room, size_t *count, struct pq_why *why)
 {
-    if (strncmp(text, "unix:", 5) == 0)
-        return parse_unix(text + 5, out, why);
+    if (strncmp(text, "unix:", 5) == 0) {
+        TRY(parse_unix(text + 5, out, why));
+        *count = 1;
+        return 0;
+    }
     const char *colon = strrchr(text, ':');
     size_t len = colon ? (size_t)(colon - text) : 0;
     bool bracketed = len >= 2 && text[0] == '[' && text[len - 1] == ']';
@@ -58,7 +65,13 @@ int pq_address_parse(const char *text, struct pq_address *out, struct pq_why *wh
             why, PQ_E_INVALID,
             "\"%.80s\" is no address: write host:port, [IPv6]:port or unix:/path, with a port from 0 to 65535", text);
     snprintf(host, sizeof host, "%.*s", (int)(bracketed ? len - 2 : len), text + bracketed);
-    return resolve(text, host, colon + 1, out, why);
+    return resolve(text, host, colon + 1, out, room, count, why);
+}
+
+int pq_address_parse(const char *text, struct pq_address *out, struct pq_why *why)
+{
+    size_t count;
+    return pq_address_resolve(text, out, 1, &count, why);
 }
 
 void pq_address_text(const struct pq_address *a, char out[PQ_ADDRESS_TEXT])
@@ -128,6 +141,7 @@ bool pq_address_equal(const struct pq_address *a, const struct pq_address *b)
         return false;
     return x.sa.ss_family == AF_INET    ? p->sin_addr.s_addr == q->sin_addr.s_addr
            : x.sa.ss_family == AF_INET6 ? IN6_ARE_ADDR_EQUAL(&p6->sin6_addr, &q6->sin6_addr)
+           : x.sa.ss_family == AF_UNIX  ? x.len == y.len && memcmp(&x.sa, &y.sa, x.len) == 0
                                         : false;
 }
 

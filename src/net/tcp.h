@@ -23,6 +23,9 @@ struct pq_address {
 
 /* Resolves names too (blocking); takes the first address. */
 PQ_MUST_CHECK int pq_address_parse(const char *text, struct pq_address *out, struct pq_why *why);
+/* All that a text stands for, as many as there is room for, at least one; the order is RFC 6724's. */
+PQ_MUST_CHECK int pq_address_resolve(const char *text, struct pq_address *out, size_t room, size_t *count,
+                                     struct pq_why *why);
 /* The text that pq_address_parse() reads; out holds PQ_ADDRESS_TEXT bytes. */
 enum { PQ_ADDRESS_TEXT = 128 };
 void pq_address_text(const struct pq_address *a, char out[PQ_ADDRESS_TEXT]);

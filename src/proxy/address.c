@@ -101,17 +101,6 @@ void pq_proxy_address_free(void *address)
     *a = (struct pq_proxy_address){0};
 }
 
-int pq_proxy_address_resolve(struct pq_proxy_address *a, struct pq_why *why)
-{
-    if (a->known)
-        return 0;
-    int e = pq_address_parse(a->text, &a->at, why);
-    if (e < 0)
-        return pq_why_in(why, e, "%s", a->where);
-    a->known = true;
-    return 0;
-}
-
 bool pq_proxy_address_is_local(const struct pq_address *a)
 {
     const struct sockaddr_in *in = (const void *)&a->sa;

@@ -2,7 +2,7 @@
  *
  * Spec:   net/tcp.h, "address texts"; loopback is 127.0.0.0/8, ::1 and ::ffff:127.0.0.0/104; a unix socket is local.
  * Owns:   a read address owns its texts until pq_proxy_address_free().
- * Errors: PQ_E_CONFIG (form, with FILE:LINE:COLUMN), PQ_E_NOT_FOUND (name), PQ_E_NOMEM.
+ * Errors: PQ_E_CONFIG (form, with FILE:LINE:COLUMN), PQ_E_NOMEM.
  */
 #ifndef PQ_PROXY_ADDRESS_H
 #define PQ_PROXY_ADDRESS_H
@@ -13,8 +13,6 @@
 PQ_MUST_CHECK int pq_proxy_address_read(const struct pq_node *n, void *out, struct pq_why *why);
 PQ_MUST_CHECK int pq_proxy_address_read_numeric(const struct pq_node *n, void *out, struct pq_why *why);
 void pq_proxy_address_free(void *address);
-
-PQ_MUST_CHECK int pq_proxy_address_resolve(struct pq_proxy_address *a, struct pq_why *why);
 
 bool pq_proxy_address_is_local(const struct pq_address *a);
 /* A relative path of a unix socket becomes one from the file's folder; each path gets one spelling. PQ_E_CONFIG: it is

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proxy/target.h"
+
 static const char config_entry[] = "config/", addresses_entry[] = "addresses/", sockets_entry[] = "sockets/";
 enum { ENTRY_MAX = 1 << 20 };
 
@@ -76,7 +78,7 @@ int pq_bundle_fill(struct pq_bundle *b, struct pq_why *why)
         if (e < 0)
             return pq_why_in(why, e, "%s: %s \"%s\"", l->listen.where, pq_proxy_direction_names[l->direction], l->name);
     }
-    return pq_proxy_config_resolve(&b->config, why);
+    return pq_proxy_config_resolve(&b->config, &pq_lookup_system, why);
 }
 
 /* --- comparing --------------------------------------------------------------------------------------------------- */
@@ -106,14 +108,31 @@ static int put(struct pq_files *files, const char *entry, const struct pq_buf *t
     return pq_files_put(files, entry, false, pq_span(text->at, text->len), why);
 }
 
+/* A line for each host name: it, then what it stands for. */
+static int put_addresses(const struct pq_proxy_target *t, struct pq_buf *out)
+{
+    for (size_t i = 0; i < pq_proxy_target_named(t); i++) {
+        const struct pq_proxy_address *named = pq_proxy_target_at(t, i);
+        if (named->known)
+            continue;
+        TRY(pq_buf_printf(out, "%s", named->text));
+        for (size_t k = 0; k < t->count; k++) {
+            char text[PQ_ADDRESS_TEXT];
+            pq_address_text(&t->places[k].at, text);
+            if (t->places[k].named == named)
+                TRY(pq_buf_printf(out, " %s", text));
+        }
+        TRY(pq_buf_printf(out, "\n"));
+    }
+    return 0;
+}
+
 int pq_bundle_pack(struct pq_bundle *b, const uint64_t *sockets, int *fd, struct pq_why *why)
 {
     DEFER(pq_buf_free) struct pq_buf addresses = {.cap = ENTRY_MAX};
     DEFER(pq_buf_free) struct pq_buf numbers = {.cap = ENTRY_MAX};
     for (size_t i = 0; i < pq_proxy_listener_count(&b->config); i++) {
-        char text[PQ_ADDRESS_TEXT];
-        pq_address_text(&pq_proxy_listener_at(&b->config, i)->target.at, text);
-        TRY(pq_buf_printf(&addresses, "%s\n", text));
+        TRY(put_addresses(&pq_proxy_listener_at(&b->config, i)->target, &addresses));
         TRY(pq_buf_printf(&numbers, "%" PRIu64 "\n", sockets[i]));
     }
     TRY(pq_files_put(b->files, config_entry, false, pq_span_text(b->named.at[0]), why));
@@ -141,23 +160,34 @@ static char *next_line(char **at)
     return line;
 }
 
-static int take_addresses(struct pq_bundle *b)
+/* Of the line that begins with the name; a lookup, so that nobody is asked again. */
+static int look_up(void *context, const char *name, struct pq_address *out, size_t room, size_t *count,
+                   struct pq_why *why)
+{
+    size_t len = strlen(name);
+    const char *at = context;
+    while (strncmp(at, name, len) != 0 || !strchr(" \n", at[len])) {
+        at = strchr(at, '\n');
+        if (!at++ || !*at)
+            return pq_why(why, PQ_E_NOT_FOUND, "nothing is said of %s", name);
+    }
+    *count = 0;
+    for (at += len; *at == ' ' && *count < room; (*count)++) {
+        char text[PQ_ADDRESS_TEXT];
+        size_t part = strcspn(++at, " \n");
+        snprintf(text, sizeof text, "%.*s", (int)part, at);
+        TRY(pq_address_parse(text, &out[*count], why));
+        at += part;
+    }
+    return 0;
+}
+
+static int take_addresses(struct pq_bundle *b, struct pq_why *why)
 {
     DEFER(pq_freep) char *text = NULL;
     TRY(get_text(b->files, addresses_entry, &text));
-    char *at = text;
-    for (size_t i = 0; i < pq_proxy_listener_count(&b->config); i++) {
-        struct pq_proxy_listener *l = pq_proxy_listener_at(&b->config, i);
-        struct pq_proxy_address *target = &l->target;
-        const char *line = next_line(&at);
-        if (!line)
-            return PQ_E_SYNTAX;
-        if (l->transparent)
-            continue;
-        TRY(pq_address_parse(line, &target->at, NULL));
-        target->known = true;
-    }
-    return 0;
+    const struct pq_lookup lookup = {look_up, text};
+    return pq_proxy_config_resolve(&b->config, &lookup, why);
 }
 
 static int take_sockets(struct pq_bundle *b)
@@ -187,7 +217,7 @@ static int unpack(int fd, struct pq_bundle *b, struct pq_why *why)
     TRY(get_text(b->files, config_entry, &path));
     TRY(pq_files_get(b->files, path, &text));
     TRY(pq_proxy_config_parse(path, (const char *)text.at, text.len, &b->config, why));
-    TRY(take_addresses(b));
+    TRY(take_addresses(b, why));
     return take_sockets(b);
 }
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "crypto/kind.h"
 #include "proxy/address.h"
+#include "proxy/target.h"
 #include "proxy/transparent.h"
 
 const char *const pq_proxy_direction_names[] = {"ingress", "egress"};
@@ -149,23 +150,17 @@ static const struct pq_schema tls_schema = {
     "tls", sizeof(struct pq_proxy_tls), tls_fields, PQ_COUNT(tls_fields), tls_defaults, check_tls};
 
 /* --- listeners --------------------------------------------------------------------------------------------------- */
-static int plaintext_stays(const struct pq_proxy_listener *l, const struct pq_proxy_address *a, bool known,
-                           const char **why)
+int pq_proxy_plaintext_stays(const struct pq_proxy_listener *l, const struct pq_address *a, const char **wrong)
 {
     bool ingress = l->direction == PQ_PROXY_INGRESS;
-    if (l->plaintext_remote || !known || pq_proxy_address_is_local(&a->at))
+    if (l->plaintext_remote || pq_proxy_address_is_local(a))
         return 0;
-    *why = ingress
-               ? "is another host, and what an ingress forwards is plaintext: forward to a loopback address or a unix "
-                 "socket, or set forward_remote: true where the network between is trusted"
-               : "can be reached from other hosts, and what an egress listens for is plaintext: listen on a loopback "
-                 "address or a unix socket, or set listen_remote: true where the network between is trusted";
+    *wrong = ingress
+                 ? "is another host, and what an ingress forwards is plaintext: forward to a loopback address or a "
+                   "unix socket, or set forward_remote: true where the network between is trusted"
+                 : "can be reached from other hosts, and what an egress listens for is plaintext: listen on a loopback "
+                   "address or a unix socket, or set listen_remote: true where the network between is trusted";
     return PQ_E_CONFIG;
-}
-
-const struct pq_proxy_address *pq_proxy_plaintext_side(const struct pq_proxy_listener *l)
-{
-    return l->direction == PQ_PROXY_INGRESS ? &l->target : &l->listen;
 }
 
 /* A name as a certificate shows it: RFC 9525 has no use for a pattern on this side. */
@@ -187,21 +182,50 @@ static int check_peers(const struct pq_node *map, const struct pq_proxy_listener
     return 0;
 }
 
+const struct pq_address *pq_proxy_plaintext_unix(const struct pq_proxy_listener *l)
+{
+    const struct pq_proxy_address *egress = &l->listen;
+    if (l->direction == PQ_PROXY_EGRESS)
+        return egress->at.sa.ss_family == AF_UNIX ? &egress->at : NULL;
+    for (size_t i = 0; i < pq_proxy_target_named(&l->target); i++)
+        if (pq_proxy_target_at(&l->target, i)->at.sa.ss_family == AF_UNIX)
+            return &pq_proxy_target_at(&l->target, i)->at;
+    return NULL;
+}
+
+static int check_plaintext(const struct pq_node *n, const struct pq_proxy_listener *l, const struct pq_proxy_address *a,
+                           struct pq_why *why)
+{
+    const char *wrong;
+    return a->known && pq_proxy_plaintext_stays(l, &a->at, &wrong) < 0 ? pq_node_why(n, why, "%s %s", a->text, wrong)
+                                                                       : 0;
+}
+
+static int check_target(const struct pq_node *map, const struct pq_proxy_listener *l, struct pq_why *why)
+{
+    const char *key = l->direction == PQ_PROXY_INGRESS ? "forward" : "connect";
+    for (size_t i = 0; i < pq_proxy_target_named(&l->target); i++) {
+        const struct pq_node *n = pq_proxy_target_node(pq_node_get(map, key), i);
+        const struct pq_proxy_address *a = pq_proxy_target_at(&l->target, i);
+        if (a->known && a->at.sa.ss_family != AF_UNIX && pq_address_port(&a->at) == 0)
+            return pq_node_why(n, why, "%s: nothing answers on port 0", key);
+        if (l->direction == PQ_PROXY_INGRESS)
+            TRY(check_plaintext(n, l, a, why));
+    }
+    return 0;
+}
+
 static int check_listener(const struct pq_node *map, struct pq_proxy_listener *l, enum pq_proxy_direction direction,
                           struct pq_why *why)
 {
-    const char *target = direction == PQ_PROXY_INGRESS ? "forward" : "connect", *wrong;
     l->direction = direction;
     for (const char *c = l->name; *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr("-_.", *c))
             return pq_node_why(pq_node_get(map, "name"), why,
                                "name: \"%.60s\" may hold letters, digits, '-', '_' and '.' only", l->name);
-    if (l->target.known && !l->transparent && l->target.at.sa.ss_family != AF_UNIX &&
-        pq_address_port(&l->target.at) == 0)
-        return pq_node_why(pq_node_get(map, target), why, "%s: nothing answers on port 0", target);
-    const struct pq_proxy_address *plain = pq_proxy_plaintext_side(l);
-    if (plaintext_stays(l, plain, plain->known, &wrong) < 0)
-        return pq_node_why(pq_node_get(map, plain == &l->listen ? "listen" : target), why, "%s %s", plain->text, wrong);
+    TRY(check_target(map, l, why));
+    if (direction == PQ_PROXY_EGRESS)
+        TRY(check_plaintext(pq_node_get(map, "listen"), l, &l->listen, why));
     return check_peers(map, l, why);
 }
 
@@ -235,8 +259,8 @@ static int check_egress(const struct pq_node *map, void *out, struct pq_why *why
          .type = PQ_FIELD_CUSTOM,                                                                                      \
          .offset = offsetof(struct pq_proxy_listener, target),                                                         \
          .required = needed,                                                                                           \
-         .custom = pq_proxy_address_read,                                                                              \
-         .custom_free = pq_proxy_address_free},                                                                        \
+         .custom = pq_proxy_target_read,                                                                               \
+         .custom_free = pq_proxy_target_free},                                                                         \
         {.name = "peers", .type = PQ_FIELD_STRINGS, .offset = offsetof(struct pq_proxy_listener, peers)},              \
         {.name = remote_name, .type = PQ_FIELD_BOOL, .offset = offsetof(struct pq_proxy_listener, plaintext_remote)},  \
     {                                                                                                                  \
@@ -509,7 +533,9 @@ static int beside_listener(const char *file, struct pq_proxy_listener *l, struct
 {
     TRY(beside_tls(file, &l->tls));
     TRY(pq_proxy_address_beside(&l->listen, file, why));
-    return pq_proxy_address_beside(&l->target, file, why);
+    for (size_t i = 0; i < pq_proxy_target_named(&l->target); i++)
+        TRY(pq_proxy_address_beside(pq_proxy_target_at(&l->target, i), file, why));
+    return 0;
 }
 
 /* --- addresses together ------------------------------------------------------------------------------------------ */
@@ -525,50 +551,65 @@ static int check_listen(const struct pq_proxy_config *c, size_t i, struct pq_why
     return 0;
 }
 
-static const struct pq_proxy_listener *reached(const struct pq_proxy_config *c, const struct pq_proxy_listener *l)
+static size_t reached(const struct pq_proxy_config *c, const struct pq_address *a)
 {
-    for (size_t i = 0; i < pq_proxy_listener_count(c); i++)
-        if (pq_proxy_address_reaches(&l->target.at, &pq_proxy_listener_at(c, i)->listen.at))
-            return pq_proxy_listener_at(c, i);
-    return NULL;
+    size_t i = 0;
+    while (i < pq_proxy_listener_count(c) && !pq_proxy_address_reaches(a, &pq_proxy_listener_at(c, i)->listen.at))
+        i++;
+    return i;
 }
 
-static int check_loop(const struct pq_proxy_config *c, const struct pq_proxy_listener *l, struct pq_why *why)
+enum { NOT_SEEN, ON_THE_WAY, SEEN };
+
+/* Follows what one client of a listener would become; who is met again while on the way leads back to itself. */
+static int follow(const struct pq_proxy_config *c, size_t i, uint8_t state[PQ_PROXY_LISTENERS_MAX], struct pq_why *why)
 {
-    const struct pq_proxy_listener *next = l->leads_to;
-    for (size_t i = pq_proxy_listener_count(c); next && next != l && i > 0; i--)
-        next = next->leads_to;
-    if (next == l)
-        return pq_why(
-            why, PQ_E_CONFIG,
-            "%s: %s leads back to \"%s\" itself, so one client would become connections without end: name the "
-            "address of the %s",
-            l->target.where, l->target.text, l->name, l->direction == PQ_PROXY_INGRESS ? "function" : "peer");
-    if (l->direction == PQ_PROXY_EGRESS && l->leads_to && l->leads_to->direction == PQ_PROXY_EGRESS)
-        return pq_why(
-            why, PQ_E_CONFIG,
-            "%s: on %s listens the egress \"%s\", for plaintext, and \"%s\" speaks TLS: connect to an ingress "
-            "or another TLS server",
-            l->target.where, l->target.text, l->leads_to->name, l->name);
+    const struct pq_proxy_listener *l = pq_proxy_listener_at(c, i);
+    state[i] = ON_THE_WAY;
+    for (size_t k = 0; k < l->target.count; k++) {
+        const struct pq_proxy_place *p = &l->target.places[k];
+        size_t next = reached(c, &p->at);
+        if (next == pq_proxy_listener_count(c))
+            continue;
+        const struct pq_proxy_listener *to = pq_proxy_listener_at(c, next);
+        if (state[next] == ON_THE_WAY)
+            return pq_why(
+                why, PQ_E_CONFIG,
+                "%s: %s leads back to \"%s\" itself, so one client would become connections without end: name "
+                "the address of the %s",
+                p->named->where, p->named->text, to->name, l->direction == PQ_PROXY_INGRESS ? "function" : "peer");
+        if (state[next] == NOT_SEEN)
+            TRY(follow(c, next, state, why));
+        if (l->direction == PQ_PROXY_EGRESS && to->direction == PQ_PROXY_EGRESS)
+            return pq_why(
+                why, PQ_E_CONFIG,
+                "%s: on %s listens the egress \"%s\", for plaintext, and \"%s\" speaks TLS: connect to an ingress "
+                "or another TLS server",
+                p->named->where, p->named->text, to->name, l->name);
+    }
+    state[i] = SEEN;
     return 0;
 }
 
 /* Or a peer could stop us. */
 static int keep_admin(const struct pq_proxy_config *c, const struct pq_proxy_listener *l, struct pq_why *why)
 {
-    if (c->admin.text && !l->transparent && pq_proxy_address_reaches(&l->target.at, &c->admin.at))
-        return pq_why(why, PQ_E_CONFIG,
-                      "%s: %s is the admin listener, which is for this host alone: name the address of the %s",
-                      l->target.where, l->target.text, l->direction == PQ_PROXY_INGRESS ? "function" : "peer");
+    for (size_t i = 0; c->admin.text && i < l->target.count; i++) {
+        const struct pq_proxy_place *p = &l->target.places[i];
+        if (pq_proxy_address_reaches(&p->at, &c->admin.at))
+            return pq_why(why, PQ_E_CONFIG,
+                          "%s: %s is the admin listener, which is for this host alone: name the address of the %s",
+                          p->named->where, p->named->text, l->direction == PQ_PROXY_INGRESS ? "function" : "peer");
+    }
     return 0;
 }
 
-static int check_loops(struct pq_proxy_config *c, struct pq_why *why)
+static int check_loops(const struct pq_proxy_config *c, struct pq_why *why)
 {
+    uint8_t state[PQ_PROXY_LISTENERS_MAX] = {NOT_SEEN};
     for (size_t i = 0; i < pq_proxy_listener_count(c); i++)
-        pq_proxy_listener_at(c, i)->leads_to = reached(c, pq_proxy_listener_at(c, i));
-    for (size_t i = 0; i < pq_proxy_listener_count(c); i++)
-        TRY(check_loop(c, pq_proxy_listener_at(c, i), why));
+        if (state[i] == NOT_SEEN)
+            TRY(follow(c, i, state, why));
     for (size_t i = 0; i < pq_proxy_listener_count(c); i++)
         TRY(keep_admin(c, pq_proxy_listener_at(c, i), why));
     return 0;
@@ -616,16 +657,22 @@ int pq_proxy_config_parse(const char *path, const char *text, size_t len, struct
 
 void pq_proxy_config_free(struct pq_proxy_config *config) { pq_config_free(&schema, config); }
 
-int pq_proxy_config_resolve(struct pq_proxy_config *config, struct pq_why *why)
+static int resolve(struct pq_proxy_listener *l, const struct pq_lookup *lookup, struct pq_why *why)
 {
-    for (size_t i = 0; i < pq_proxy_listener_count(config); i++) {
-        struct pq_proxy_listener *l = pq_proxy_listener_at(config, i);
-        const struct pq_proxy_address *plain = pq_proxy_plaintext_side(l);
-        const char *wrong;
-        TRY(pq_proxy_address_resolve(&l->target, why));
-        if (plaintext_stays(l, plain, true, &wrong) < 0)
-            return pq_why(why, PQ_E_CONFIG, "%s: %s %s", plain->where, plain->text, wrong);
+    const char *wrong;
+    TRY(pq_proxy_target_resolve(&l->target, lookup, why));
+    for (size_t i = 0; l->direction == PQ_PROXY_INGRESS && i < l->target.count; i++) {
+        const struct pq_proxy_place *p = &l->target.places[i];
+        if (pq_proxy_plaintext_stays(l, &p->at, &wrong) < 0)
+            return pq_why(why, PQ_E_CONFIG, "%s: %s %s", p->named->where, p->named->text, wrong);
     }
+    return 0;
+}
+
+int pq_proxy_config_resolve(struct pq_proxy_config *config, const struct pq_lookup *lookup, struct pq_why *why)
+{
+    for (size_t i = 0; i < pq_proxy_listener_count(config); i++)
+        TRY(resolve(pq_proxy_listener_at(config, i), lookup, why));
     return check_loops(config, why);
 }
 

@@ -16,13 +16,16 @@
 #define PQ_PROXY_CONFIG_H
 
 #include "base/config.h"
+#include "net/lookup.h"
 #include "net/network.h"
 #include "net/tcp.h"
 #include "tls/tls.h"
 
 enum {
     PQ_PROXY_LISTENERS_MAX = 1024,
-    PQ_PROXY_PEERS_MAX = 64, /* names of one listener */
+    PQ_PROXY_PEERS_MAX = 64,  /* names of one listener */
+    PQ_PROXY_NAMED_MAX = 16,  /* texts of one target */
+    PQ_PROXY_PLACES_MAX = 64, /* addresses that they stand for; what is beyond is left out */
     PQ_PROXY_NETWORKS_MAX = 256,
     PQ_PROXY_CONNECTIONS_MAX = 1000000,
     PQ_PROXY_BUFFER_MIN = 4 << 10,
@@ -33,12 +36,23 @@ enum {
 enum pq_proxy_direction { PQ_PROXY_INGRESS, PQ_PROXY_EGRESS };
 extern const char *const pq_proxy_direction_names[]; /* "ingress", "egress" */
 
-/* An address as written; numbers are known when the file is read, a host name only after pq_proxy_config_resolve(). */
+/* An address as written. */
 struct pq_proxy_address {
     char *text;
     char *where; /* "FILE:LINE:COLUMN" of it */
-    bool known;
+    bool known;  /* at is: it is a number or a path. What a host name stands for, its target knows */
     struct pq_address at;
+};
+
+/* Where a listener leads: alternatives, the most wanted first. */
+struct pq_proxy_target {
+    struct pq_structs named; /* of struct pq_proxy_address, as written */
+    /* What they stand for, each address once; known after pq_proxy_config_resolve(). */
+    struct pq_proxy_place {
+        struct pq_address at;
+        const struct pq_proxy_address *named;
+    } *places;
+    size_t count;
 };
 
 struct pq_proxy_policy {
@@ -68,11 +82,11 @@ struct pq_proxy_listener {
     char *name;
     enum pq_proxy_direction direction;
     struct pq_proxy_address listen;
-    struct pq_proxy_address target; /* ingress: forward; egress: connect */
-    bool plaintext_remote;          /* ingress: forward_remote; egress: listen_remote */
+    struct pq_proxy_target target; /* ingress: forward; egress: connect */
+    bool plaintext_remote;         /* ingress: forward_remote; egress: listen_remote */
     struct pq_strings peers;
     struct pq_strings authorities; /* ingress: what a tunnel's streams may ask for; none: anything, all is forwarded */
-    char *authority;               /* egress: what its streams ask for; NULL: the target's text */
+    char *authority;               /* egress: what its streams ask for; NULL: the target's first text */
     int carry;                     /* egress: enum pq_proxy_carry */
     struct {
         int64_t connections; /* finished handshakes kept ready */
@@ -81,7 +95,6 @@ struct pq_proxy_listener {
     bool transparent;        /* egress: the target is where the redirected client wanted to go; there is no connect */
     struct pq_structs networks; /* of struct pq_network; transparent: where that may be; none: anywhere */
     struct pq_proxy_tls tls;
-    const struct pq_proxy_listener *leads_to; /* the listener of this file that target reaches, or NULL; resolved */
 };
 
 struct pq_proxy_config {
@@ -120,16 +133,21 @@ PQ_MUST_CHECK int pq_proxy_config_load(const char *path, struct pq_proxy_config 
 /* The same from memory; neither reads a file nor asks for a name. */
 PQ_MUST_CHECK int pq_proxy_config_parse(const char *path, const char *text, size_t len, struct pq_proxy_config *out,
                                         struct pq_why *why);
-/* Looks up host names (blocking), holds what that shows against the rule on plaintext, and finds loops. */
-PQ_MUST_CHECK int pq_proxy_config_resolve(struct pq_proxy_config *config, struct pq_why *why);
+/* Looks up host names, holds what that shows against the rule on plaintext, and finds loops. */
+PQ_MUST_CHECK int pq_proxy_config_resolve(struct pq_proxy_config *config, const struct pq_lookup *lookup,
+                                          struct pq_why *why);
 void pq_proxy_config_free(struct pq_proxy_config *config);
 
 size_t pq_proxy_listener_count(const struct pq_proxy_config *config);
 /* Ingress listeners first, then egress, each in the file's order. */
 struct pq_proxy_listener *pq_proxy_listener_at(const struct pq_proxy_config *config, size_t i);
 
-/* Where the function is: an ingress forwards to it, an egress listens for it. */
-const struct pq_proxy_address *pq_proxy_plaintext_side(const struct pq_proxy_listener *l);
+/* Whether plaintext may go to or come from there: an ingress forwards it, an egress listens for it. PQ_E_CONFIG with
+ * what is wrong, to stand behind the address. */
+PQ_MUST_CHECK int pq_proxy_plaintext_stays(const struct pq_proxy_listener *l, const struct pq_address *a,
+                                           const char **wrong);
+/* The first unix socket on the plain side, which knows no reset; or NULL. */
+const struct pq_address *pq_proxy_plaintext_unix(const struct pq_proxy_listener *l);
 
 /* What holds for a listener: its own tls over the general one. The texts stay the configuration's. */
 struct pq_tls_settings pq_proxy_listener_tls(const struct pq_proxy_config *config, const struct pq_proxy_listener *l);

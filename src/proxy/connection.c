@@ -9,6 +9,7 @@
 #include "proxy/closing.h"
 #include "proxy/listing.h"
 #include "proxy/relay.h"
+#include "proxy/target.h"
 #include "proxy/transparent.h"
 #include "proxy/tunnel.h"
 
@@ -53,6 +54,7 @@ struct pq_connection {
     enum pq_proxy_end why;
     struct doom *doom; /* NULL: allowed */
     struct pq_address address[2];
+    struct pq_upstream_try attempt;
     int64_t started, phase_started, took[ENDED]; /* ns */
 };
 
@@ -232,22 +234,66 @@ static enum pq_relay_side target_side(const struct pq_connection *c)
     return direction(c) == PQ_PROXY_INGRESS ? PQ_RELAY_LOCAL : PQ_RELAY_PEER;
 }
 
+static int64_t connect_left(const struct pq_connection *c)
+{
+    return c->phase_started + c->set->config->timeouts.connect - pq_clock_ns();
+}
+
+/* A transparent route knows but the one address that its client wanted. */
+static bool next_place(struct pq_connection *c)
+{
+    if (!c->route->how->transparent)
+        return pq_upstream_next(c->route->upstream, &c->attempt, pq_clock_ns(), &c->address[target_side(c)]);
+    return !c->attempt.tried++;
+}
+
+static size_t places_left(const struct pq_connection *c)
+{
+    return c->route->how->transparent ? !c->attempt.tried : pq_upstream_left(c->route->upstream, &c->attempt);
+}
+
 static void connect_failed(struct pq_connection *c, int e, const char *detail)
+{
+    c->set->starved |= e == PQ_E_LIMIT;
+    end_plain(c, pq_proxy_end_of_connect(e), detail);
+}
+
+/* The address is to blame, unless it is we who have no descriptor or memory. */
+static bool note_failure(struct pq_connection *c, int e, const char *detail)
+{
+    if (e == PQ_E_LIMIT || e == PQ_E_NOMEM)
+        return false;
+    bool news = pq_upstream_failed(c->route->upstream, &c->attempt, pq_clock_ns());
+    bool more = places_left(c) > 0 && connect_left(c) > 0;
+    if (news && more)
+        pq_log(PQ_LOG_WARN, "address failed", "route", pq_s(c->route->how->name), "detail", pq_s(detail), NULL);
+    return more;
+}
+
+static void connect_try(struct pq_connection *c);
+
+static void try_failed(struct pq_connection *c, int e, const char *detail)
 {
     struct pq_why why = {""};
     char text[PQ_ADDRESS_TEXT];
-    pq_address_text(&c->address[target_side(c)], text);
     if (!detail[0]) {
+        pq_address_text(&c->address[target_side(c)], text);
         pq_why(&why, e, "can't connect to %s: %s", text, pq_error_text(e));
         detail = why.text;
     }
-    c->set->starved |= e == PQ_E_LIMIT;
-    end_plain(c, pq_proxy_end_of_connect(e), detail);
+    if (!note_failure(c, e, detail)) {
+        connect_failed(c, e, detail);
+        return;
+    }
+    watch(c, target_side(c), 0);
+    pq_closep(&c->fd[target_side(c)]);
+    connect_try(c);
 }
 
 static void connected(struct pq_connection *c)
 {
     int fd = c->fd[target_side(c)];
+    pq_upstream_worked(c->route->upstream, &c->attempt);
     if (!c->set->config->tcp_nodelay)
         pq_tcp_nodelay(fd, false);
     if (direction(c) == PQ_PROXY_INGRESS)
@@ -255,16 +301,29 @@ static void connected(struct pq_connection *c)
     enter_next(c);
 }
 
-static void connect_enter(struct pq_connection *c)
+/* An address that does not answer at all leaves the others their share of the time. */
+static void connect_try(struct pq_connection *c)
 {
+    enum pq_relay_side side = target_side(c);
     struct pq_why why = {""};
-    int e = pq_tcp_connect(&c->address[target_side(c)], &c->fd[target_side(c)], &why);
+    if (!next_place(c)) {
+        connect_failed(c, PQ_E_NOT_FOUND, "no address is known of where it leads");
+        return;
+    }
+    set_timer(c, (double)connect_left(c) / 1e9 / (double)(places_left(c) + 1));
+    int e = pq_tcp_connect(&c->address[side], &c->fd[side], &why);
     if (e == 0)
         connected(c);
     else if (e == PQ_E_WANT_WRITE)
-        watch(c, target_side(c), PQ_RELAY_WRITE);
+        watch(c, side, PQ_RELAY_WRITE);
     else
-        connect_failed(c, e, why.text);
+        try_failed(c, e, why.text);
+}
+
+static void connect_enter(struct pq_connection *c)
+{
+    c->attempt = (struct pq_upstream_try){.tried = 0};
+    connect_try(c);
 }
 
 static void connect_ready(struct pq_connection *c, enum pq_relay_side side, unsigned ready)
@@ -275,10 +334,10 @@ static void connect_ready(struct pq_connection *c, enum pq_relay_side side, unsi
     if (e == 0)
         connected(c);
     else
-        connect_failed(c, e, "");
+        try_failed(c, e, "");
 }
 
-static void connect_expired(struct pq_connection *c) { connect_failed(c, PQ_E_TIMEOUT, ""); }
+static void connect_expired(struct pq_connection *c) { try_failed(c, PQ_E_TIMEOUT, ""); }
 
 /* --- handshake --------------------------------------------------------------------------------------------------- */
 static void handshake_expired(struct pq_connection *c)
@@ -745,7 +804,7 @@ static bool is_own(const struct pq_connections *s, const struct pq_address *from
 static bool find_target(const struct pq_connections *s, const struct pq_route *route, int fd,
                         const struct pq_address *from, struct pq_address *target, enum pq_proxy_end *why)
 {
-    *target = route->how->target.at;
+    *target = *pq_proxy_target_first(&route->how->target); /* what the log shows until one was tried */
     if (!route->how->transparent)
         return true;
     if (!pq_transparent_target(route->how, fd, target, why))
@@ -781,7 +840,7 @@ static void carry_alone(struct pq_connections *s, struct pq_route *route, int fd
 
 void pq_connection_carry_alone(struct pq_connections *s, struct pq_route *route, int fd, const struct pq_address *from)
 {
-    carry_alone(s, route, fd, from, &route->how->target.at, true);
+    carry_alone(s, route, fd, from, pq_proxy_target_first(&route->how->target), true);
 }
 
 /* False where it is to be carried alone. */

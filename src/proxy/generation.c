@@ -40,6 +40,7 @@ static int make_route(struct pq_generation *g, struct pq_crypto *crypto, const s
 {
     struct pq_route *r = &g->routes[g->count++];
     *r = (struct pq_route){.how = how, .of = g};
+    TRY(pq_upstream_new(&how->target, &r->upstream));
     struct pq_tls_settings settings = pq_proxy_listener_tls(&g->config, how);
     settings.files = files;
     int e = make_contexts(r, crypto, settings, why);
@@ -92,6 +93,7 @@ void pq_generation_free(struct pq_generation *g)
     for (size_t i = 0; i < g->count; i++) {
         pq_tls_context_free(g->routes[i].tls);
         pq_tls_context_free(g->routes[i].tunnel_tls);
+        pq_upstream_free(g->routes[i].upstream);
     }
     pq_proxy_config_free(&g->config);
     free(g);

@@ -12,6 +12,7 @@
 
 #include "base/files.h"
 #include "proxy/config.h"
+#include "proxy/upstream.h"
 
 struct pq_generation;
 struct pq_tunnels;
@@ -20,6 +21,7 @@ struct pq_tunnels;
 struct pq_route {
     const struct pq_proxy_listener *how;
     struct pq_tls_context *tls;
+    struct pq_upstream *upstream;
     struct pq_tls_context *tunnel_tls; /* egress with carry: tunnel; it also offers the tunnel's protocol */
     struct pq_tunnels *tunnels;        /* egress: the worker's; NULL: local connections are carried alone */
     struct pq_generation *of;          /* NULL in tests */

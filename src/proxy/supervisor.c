@@ -60,9 +60,9 @@ static void warn_of_unix(const struct pq_supervisor *s)
 {
     for (size_t i = 0; i < pq_proxy_listener_count(&s->config); i++) {
         const struct pq_proxy_listener *how = pq_proxy_listener_at(&s->config, i);
-        const struct pq_address *plain = &pq_proxy_plaintext_side(how)->at;
+        const struct pq_address *plain = pq_proxy_plaintext_unix(how);
         char text[PQ_ADDRESS_TEXT];
-        if (plain->sa.ss_family != AF_UNIX)
+        if (!plain)
             continue;
         pq_address_text(plain, text);
         pq_log(PQ_LOG_WARN, "unix socket", "route", pq_s(how->name), "address", pq_s(text), "detail",

@@ -1,9 +1,9 @@
 #include "proxy/transparent.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "net/redirect.h"
+#include "proxy/target.h"
 
 /* --- configuration ----------------------------------------------------------------------------------------------- */
 static int read_network(const struct pq_node *n, struct pq_network *out, struct pq_why *why)
@@ -64,13 +64,13 @@ int pq_transparent_check(const struct pq_node *map, struct pq_proxy_listener *l,
 {
     TRY(check_keys(map, l->transparent, why));
     if (!l->transparent)
-        return l->target.text ? 0 : pq_node_why(map, why, "an egress needs \"connect\", or transparent: true");
+        return pq_proxy_target_named(&l->target)
+                   ? 0
+                   : pq_node_why(map, why, "an egress needs \"connect\", or transparent: true");
     if (l->listen.known && l->listen.at.sa.ss_family == AF_UNIX)
         return pq_node_why(pq_node_get(map, "listen"), why,
                            "listen: no rule redirects to a unix socket: a transparent egress listens on a port");
-    l->target =
-        (struct pq_proxy_address){.text = strdup("transparent"), .where = strdup(l->listen.where), .known = true};
-    return l->target.text && l->target.where ? 0 : PQ_E_NOMEM;
+    return 0;
 }
 
 /* --- a connection ------------------------------------------------------------------------------------------------ */

@@ -15,7 +15,7 @@
 PQ_MUST_CHECK int pq_transparent_networks_read(const struct pq_node *n, void *out, struct pq_why *why);
 void pq_transparent_networks_free(void *networks);
 
-/* What an egress with and without it needs, and does not take; fills in the target's texts where there is none. */
+/* What an egress with and without it needs, and does not take. */
 PQ_MUST_CHECK int pq_transparent_check(const struct pq_node *map, struct pq_proxy_listener *l, struct pq_why *why);
 
 /* The target of an accepted connection. False: it has none, *refused says why. */

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "proxy/closing.h"
+#include "proxy/target.h"
 
 enum {
     LEAST_ROOM = 1024, /* a DATA frame is not begun with less */
@@ -138,19 +139,20 @@ static void log_end(const struct pq_carried *s)
 {
     struct pq_address local = pq_carried_address(s);
     enum pq_proxy_end why = (enum pq_proxy_end)s->why;
-    pq_closing_log(&(struct pq_closing){.event = "connection closed",
-                                        .level = pq_proxy_end_level(why),
-                                        .how = s->route->how,
-                                        .local = &local,
-                                        .peer = s->tunnel ? &s->tunnel->peer : &s->route->how->target.at,
-                                        .tls = s->tunnel ? s->tunnel->tls : NULL,
-                                        .tunnel = s->tunnel_id,
-                                        .connect_ns = s->took_connect,
-                                        .started = s->started,
-                                        .up = s->pulled,
-                                        .down = s->delivered,
-                                        .reason = pq_proxy_end_label(why),
-                                        .detail = s->detail});
+    pq_closing_log(
+        &(struct pq_closing){.event = "connection closed",
+                             .level = pq_proxy_end_level(why),
+                             .how = s->route->how,
+                             .local = &local,
+                             .peer = s->tunnel ? &s->tunnel->peer : pq_proxy_target_first(&s->route->how->target),
+                             .tls = s->tunnel ? s->tunnel->tls : NULL,
+                             .tunnel = s->tunnel_id,
+                             .connect_ns = s->took_connect,
+                             .started = s->started,
+                             .up = s->pulled,
+                             .down = s->delivered,
+                             .reason = pq_proxy_end_label(why),
+                             .detail = s->detail});
 }
 
 static void close_local(struct pq_carried *s)
@@ -505,11 +507,12 @@ void pq_carried_watch(struct pq_carried *s)
 }
 
 /* --- the function's connection ------------------------------------------------------------------------------------ */
-void pq_carried_connected(struct pq_carried *s)
+static void connected(struct pq_carried *s)
 {
     static const nghttp2_nv ok = {(uint8_t *)(uintptr_t)":status", (uint8_t *)(uintptr_t)"200", 7, 3,
                                   NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
     const nghttp2_data_provider2 data = {.source.ptr = s, .read_callback = pq_carried_pull};
+    pq_upstream_worked(s->route->upstream, &s->attempt);
     s->connecting = false;
     s->answered = true;
     s->active = now(s);
@@ -525,27 +528,84 @@ void pq_carried_connected(struct pq_carried *s)
     deliver(s);
 }
 
-void pq_carried_connect_failed(struct pq_carried *s, int e, const char *detail)
+/* On the loopback interface a connection is often there before connect(2) is over, though it says otherwise: asking
+ * again spares a turn of the loop. */
+static int connect_now(const struct pq_address *at, int *fd, struct pq_why *why)
 {
+    int e = pq_tcp_connect(at, fd, why);
+    if (e != PQ_E_WANT_WRITE || connect(*fd, (const struct sockaddr *)&at->sa, at->len) == 0 || errno == EISCONN)
+        return e == PQ_E_WANT_WRITE ? 0 : e;
+    return errno == EALREADY || errno == EINPROGRESS ? PQ_E_WANT_WRITE : pq_error_from_errno(errno);
+}
+
+static double connect_left(const struct pq_carried *s)
+{
+    return (double)(s->started + set_of(s)->config->timeouts.connect - pq_clock_ns()) / 1e9;
+}
+
+static void give_up(struct pq_carried *s, int e, const char *detail)
+{
+    set_of(s)->starved |= e == PQ_E_LIMIT;
+    pq_carried_fail(s, pq_proxy_end_of_connect(e), NGHTTP2_CONNECT_ERROR, detail);
+}
+
+/* True where there is another address to try. */
+static bool connect_failed(struct pq_carried *s, int e, const char *detail)
+{
+    struct pq_upstream *u = s->route->upstream;
     struct pq_why why = {""};
     char text[PQ_ADDRESS_TEXT];
     struct pq_address at = pq_carried_address(s);
     pq_address_text(&at, text);
-    if (!detail || !detail[0]) {
+    if (!detail[0]) {
         pq_why(&why, e, "can't connect to %s: %s", text, pq_error_text(e));
         detail = why.text;
     }
-    set_of(s)->starved |= e == PQ_E_LIMIT;
-    pq_carried_fail(s, pq_proxy_end_of_connect(e), NGHTTP2_CONNECT_ERROR, detail);
+    bool ours = e == PQ_E_LIMIT || e == PQ_E_NOMEM;
+    bool news = !ours && pq_upstream_failed(u, &s->attempt, pq_clock_ns());
+    if (ours || pq_upstream_left(u, &s->attempt) == 0 || connect_left(s) <= 0) {
+        give_up(s, e, detail);
+        return false;
+    }
+    if (news)
+        pq_log(PQ_LOG_WARN, "address failed", "route", pq_s(s->route->how->name), "detail", pq_s(detail), NULL);
+    ev_io_stop(set_of(s)->loop, &s->io);
+    s->watched = 0;
+    pq_closep(&s->fd);
+    return true;
+}
+
+void pq_carried_connect(struct pq_carried *s)
+{
+    for (;;) {
+        struct pq_why why = {""};
+        struct pq_address at;
+        if (!pq_upstream_next(s->route->upstream, &s->attempt, pq_clock_ns(), &at)) {
+            give_up(s, PQ_E_NOT_FOUND, "no address is known of where it leads");
+            return;
+        }
+        size_t shares = pq_upstream_left(s->route->upstream, &s->attempt) + 1;
+        s->local = pack_address(&at);
+        s->connecting = true;
+        s->deadline = now(s) + connect_left(s) / (double)shares;
+        int e = connect_now(&at, &s->fd, &why);
+        if (e == 0)
+            connected(s);
+        else if (e == PQ_E_WANT_WRITE)
+            pq_tunnel_loop_timed(s->loop, s, true);
+        else if (connect_failed(s, e, why.text))
+            continue;
+        return;
+    }
 }
 
 static void connect_ready(struct pq_carried *s)
 {
     int e = pq_tcp_connected(s->fd);
     if (e == 0)
-        pq_carried_connected(s);
-    else
-        pq_carried_connect_failed(s, e, NULL);
+        connected(s);
+    else if (connect_failed(s, e, ""))
+        pq_carried_connect(s);
 }
 
 /* --- the loop's --------------------------------------------------------------------------------------------------- */
@@ -563,6 +623,13 @@ static void on_io(struct ev_loop *loop, ev_io *w, int revents)
     pq_carried_touch(s);
 }
 
+static void connect_expired(struct pq_carried *s)
+{
+    if (connect_failed(s, PQ_E_TIMEOUT, ""))
+        pq_carried_connect(s);
+    pq_carried_touch(s);
+}
+
 /* Two sweeps must find it so: after a stop of this process time is up before what came meanwhile was looked at. */
 static bool idles(struct pq_carried *s)
 {
@@ -576,7 +643,7 @@ static bool idles(struct pq_carried *s)
 void pq_carried_sweep(struct pq_carried *s)
 {
     if (s->connecting && now(s) > s->deadline)
-        pq_carried_connect_failed(s, PQ_E_TIMEOUT, NULL);
+        connect_expired(s);
     else if (!s->waiting && !s->connecting && idles(s))
         pq_carried_fail(s, PQ_PROXY_IDLE, NGHTTP2_CANCEL, NULL);
     if (s->over || s->timed)

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "proxy/closing.h"
+#include "proxy/target.h"
 
 /* Seconds between two attempts to open a tunnel: at first, at most, and how soon a local connection may hurry it. */
 #define BACKOFF_FIRST 0.1
@@ -159,6 +160,8 @@ static void connect_failed(struct pq_tunnel *t, int e, const char *detail)
         pq_why(&why, e, "can't connect to %s: %s", text, pq_error_text(e));
         detail = why.text;
     }
+    if (e != PQ_E_LIMIT && e != PQ_E_NOMEM)
+        (void)pq_upstream_failed(t->route->upstream, &t->attempt, pq_clock_ns());
     failed(t, pq_proxy_end_of_connect(e), PQ_TLS_NONE, detail);
 }
 
@@ -225,6 +228,7 @@ static void connected(struct pq_tunnel *t)
     t->took_connect = pq_clock_ns() - t->phase_started;
     t->phase_started = pq_clock_ns();
     t->state = PQ_TUNNEL_HANDSHAKE;
+    pq_upstream_worked(t->route->upstream, &t->attempt);
     pq_tunnel_watch(t, 0);
     pq_tunnel_set_timer(t, 0, NULL);
     pq_metrics_connected(set->counters, PQ_PROXY_EGRESS, t->took_connect);
@@ -257,9 +261,10 @@ static void dial_one(struct pq_tunnels *o)
         return;
     }
     TAILQ_INSERT_TAIL(&o->own, t, of_owner);
-    t->peer = o->route->how->target.at;
     t->phase_started = pq_clock_ns();
-    int e = pq_tcp_connect(&t->peer, &t->fd, &why);
+    int e = pq_upstream_next(o->route->upstream, &t->attempt, pq_clock_ns(), &t->peer)
+                ? pq_tcp_connect(&t->peer, &t->fd, &why)
+                : pq_why(&why, PQ_E_NOT_FOUND, "no address is known of where it leads");
     pq_tunnel_set_timer(t, (double)config_of(o)->timeouts.connect / 1e9, on_timeout);
     if (e == 0)
         connected(t);
@@ -393,7 +398,8 @@ void pq_tunnels_alone(struct pq_tunnel *t)
 /* RFC 9113, section 8.5: host and port; a unix socket has none, so that the route's name must do. */
 static const char *authority(const struct pq_proxy_listener *how)
 {
-    return how->authority ? how->authority : how->target.at.sa.ss_family == AF_UNIX ? how->name : how->target.text;
+    const struct pq_proxy_address *first = pq_proxy_target_at(&how->target, 0);
+    return how->authority ? how->authority : first->at.sa.ss_family == AF_UNIX ? how->name : first->text;
 }
 
 static nghttp2_nv field(const char *name, const char *value)

@@ -1,10 +1,8 @@
 #include "proxy/tunnel_parts.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 
 #include "base/clock.h"
 
@@ -46,27 +44,13 @@ static bool allowed(const struct pq_proxy_listener *how, const char *authority)
     return how->authorities.count == 0;
 }
 
-/* On the loopback interface a connection is often there before connect(2) is over, though it says otherwise: asking
- * again spares a turn of the loop. */
-static int connect_now(const struct pq_address *at, int *fd, struct pq_why *why)
-{
-    int e = pq_tcp_connect(at, fd, why);
-    if (e != PQ_E_WANT_WRITE || connect(*fd, (const struct sockaddr *)&at->sa, at->len) == 0 || errno == EISCONN)
-        return e == PQ_E_WANT_WRITE ? 0 : e;
-    return errno == EALREADY || errno == EINPROGRESS ? PQ_E_WANT_WRITE : pq_error_from_errno(errno);
-}
-
 /* The function is being connected to; what comes meanwhile is kept, up to the stream's window. */
 static bool connect_function(struct pq_tunnel *t, int32_t id)
 {
     struct pq_connections *set = t->loop->set;
-    const struct pq_address *at = &t->route->how->target.at;
+    struct pq_address nowhere = {.len = 0};
     struct pq_carried *s = NULL;
-    struct pq_why why = {""};
-    int fd = -1;
-    int e = connect_now(at, &fd, &why);
-    if (pq_carried_new(t->loop, t->route, NULL, fd, at, &s) < 0) {
-        pq_closep(&fd);
+    if (pq_carried_new(t->loop, t->route, NULL, -1, &nowhere, &s) < 0) {
         pq_connections_give_place(set);
         pq_tunnel_refused(t, PQ_PROXY_MEMORY, "out of memory");
         return reset(t, id, NGHTTP2_REFUSED_STREAM);
@@ -76,14 +60,7 @@ static bool connect_function(struct pq_tunnel *t, int32_t id)
     pq_carried_touch(s);
     if (nghttp2_session_set_stream_user_data(t->h2, id, s) < 0)
         return false;
-    s->connecting = true;
-    s->deadline = ev_now(set->loop) + (double)set->config->timeouts.connect / 1e9;
-    if (e == 0)
-        pq_carried_connected(s);
-    else if (e == PQ_E_WANT_WRITE)
-        pq_tunnel_loop_timed(t->loop, s, true);
-    else
-        pq_carried_connect_failed(s, e, why.text);
+    pq_carried_connect(s);
     return true;
 }
 

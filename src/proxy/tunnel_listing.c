@@ -1,5 +1,6 @@
 #include "base/clock.h"
 #include "proxy/listing.h"
+#include "proxy/target.h"
 #include "proxy/tunnel_parts.h"
 
 static size_t worker_of(const struct pq_connections *s) { return (size_t)(s->slot - s->shared->worker); }
@@ -44,7 +45,7 @@ static int tell_of_stream(const struct pq_carried *c, struct pq_buf *out)
                                         : c->connecting ? "connect"
                                                         : "relay",
                                .local = &local,
-                               .peer = c->tunnel ? &c->tunnel->peer : &c->route->how->target.at,
+                               .peer = c->tunnel ? &c->tunnel->peer : pq_proxy_target_first(&c->route->how->target),
                                .tls = tls_of(c->tunnel),
                                .bytes_up = c->pulled,
                                .bytes_down = c->delivered,

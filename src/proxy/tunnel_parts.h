@@ -89,6 +89,7 @@ struct pq_tunnel {
     int fd; /* -1: none */
     struct pq_tls *tls;
     struct pq_handshake handshake;
+    struct pq_upstream_try attempt;
     ev_io io;
     unsigned watched;
     ev_timer timer; /* of the state */
@@ -163,7 +164,8 @@ struct pq_carried {
     ev_tstamp deadline;  /* for a tunnel or the function */
     int64_t started, took_connect;
     struct pq_tunnel_address local;
-    char *detail; /* owned; may be NULL */
+    struct pq_upstream_try attempt; /* to connect to the function */
+    char *detail;                   /* owned; may be NULL */
 };
 
 /* --- a loop's ----------------------------------------------------------------------------------------------------- */
@@ -226,8 +228,8 @@ void pq_carried_took_end(struct pq_carried *s); /* END_STREAM came */
 /* nghttp2 closed it, or the tunnel ended (lost). */
 void pq_carried_closed(struct pq_carried *s, uint32_t code, bool lost);
 /* The function is connected, or could not be. */
-void pq_carried_connected(struct pq_carried *s);
-void pq_carried_connect_failed(struct pq_carried *s, int e, const char *detail);
+/* To the function: its address, or the next one where that fails. */
+void pq_carried_connect(struct pq_carried *s);
 /* What it waits for in vain, and whether it is idle. It may be gone after that. */
 void pq_carried_sweep(struct pq_carried *s);
 struct pq_address pq_carried_address(const struct pq_carried *s);

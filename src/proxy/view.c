@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "proxy/target.h"
 #include "tls/load.h"
 
 /* --- values as the file has them --------------------------------------------------------------------------------- */
@@ -129,9 +130,21 @@ static void put_tls(struct pq_json *j, const struct pq_proxy_config *c, const st
 }
 
 /* --- listeners --------------------------------------------------------------------------------------------------- */
+static void put_target(struct pq_json *j, const char *key, const struct pq_proxy_target *t)
+{
+    if (pq_proxy_target_named(t) == 1) {
+        put_address(j, key, pq_proxy_target_at(t, 0));
+        return;
+    }
+    pq_json_open(j, key, '[');
+    for (size_t i = 0; i < pq_proxy_target_named(t); i++)
+        put_address(j, NULL, pq_proxy_target_at(t, i));
+    pq_json_close(j, ']');
+}
+
 static void put_ingress(struct pq_json *j, const struct pq_proxy_listener *l)
 {
-    put_address(j, "forward", &l->target);
+    put_target(j, "forward", &l->target);
     pq_json_bool(j, "forward_remote", l->plaintext_remote);
     put_strings(j, "authorities", &l->authorities);
 }
@@ -158,7 +171,7 @@ static void put_egress(struct pq_json *j, const struct pq_proxy_listener *l)
         put_transparent(j, l);
         return;
     }
-    put_address(j, "connect", &l->target);
+    put_target(j, "connect", &l->target);
     pq_json_bool(j, "listen_remote", l->plaintext_remote);
     put_optional(j, "authority", l->authority);
     pq_json_text(j, "carry", l->carry == PQ_PROXY_CARRY_TUNNEL ? "tunnel" : "connection");

@@ -50,7 +50,8 @@ static int free_world(void **state)
 static void read_config(const struct world *w, struct pq_proxy_config *c)
 {
     struct pq_why why = {""};
-    if (pq_proxy_config_parse("p.yaml", w->text, strlen(w->text), c, &why) < 0 || pq_proxy_config_resolve(c, &why) < 0)
+    if (pq_proxy_config_parse("p.yaml", w->text, strlen(w->text), c, &why) < 0 ||
+        pq_proxy_config_resolve(c, &pq_lookup_system, &why) < 0)
         fail_msg("%s", why.text);
 }
 

@@ -46,7 +46,7 @@ static int make_world(void **state)
              "ingress: [{name: sbi, listen: '127.0.0.1:0', forward: '127.0.0.1:9'}]\n",
              leaf->chain, leaf->key_file, root->chain);
     if (pq_proxy_config_parse("p.yaml", text, strlen(text), &w->config, &why) < 0 ||
-        pq_proxy_config_resolve(&w->config, &why) < 0)
+        pq_proxy_config_resolve(&w->config, &pq_lookup_system, &why) < 0)
         fail_msg("%s", why.text);
     w->route.how = pq_proxy_listener_at(&w->config, 0);
     struct pq_tls_settings settings = pq_proxy_listener_tls(&w->config, w->route.how);

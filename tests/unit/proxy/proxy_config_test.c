@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "proxy/target.h"
 
 #define TLS     "tls: {certificate: a.crt, key: a.key, ca: root.crt}\n"
 #define INGRESS "ingress: [{name: sbi, listen: '198.18.0.2:7777', forward: '127.0.0.1:8000'}]\n"
@@ -75,10 +76,10 @@ static void all_keys_are_read(void **state)
     assert_int_equal(sbi->direction, PQ_PROXY_INGRESS);
     assert_int_equal(sbi->peers.count, 2);
     assert_true(sbi->listen.known);
-    assert_string_equal(sbi->target.where, "etc/p.yaml:7:54");
+    assert_string_equal(pq_proxy_target_at(&sbi->target, 0)->where, "etc/p.yaml:7:54");
     assert_true(far->plaintext_remote);
     assert_int_equal(nrf->direction, PQ_PROXY_EGRESS);
-    assert_false(nrf->target.known);
+    assert_false(pq_proxy_target_at(&nrf->target, 0)->known);
     assert_string_equal(nrf->peers.at[0], "nrf.example");
 
     struct pq_tls_settings s = pq_proxy_listener_tls(&c, sbi);
@@ -174,6 +175,18 @@ static const struct {
     {TLS "ingress: [{name: a, listen: ['127.0.0.1:80'], forward: '127.0.0.1:80'}]\n", "an address is a single text"},
     {TLS "ingress: [{name: a, listen: '127.0.0.1:80', forward: '127.0.0.1:0'}]\n",
      "forward: nothing answers on port 0"},
+    {TLS "ingress: [{name: a, listen: '127.0.0.1:80', forward: []}]\n", "name 1 to 16 addresses"},
+    {TLS "egress: [{name: a, listen: '127.0.0.1:80', connect: ['a:1','a:2','a:3','a:4','a:5','a:6','a:7','a:8','a:9',"
+         "'b:1','b:2','b:3','b:4','b:5','b:6','b:7','b:8'], peers: [x]}]\n",
+     "name 1 to 16 addresses"},
+    {TLS "ingress: [{name: a, listen: '127.0.0.1:80', forward: ['127.0.0.1:1', '127.0.0.1:0']}]\n",
+     "2:71: forward: nothing answers on port 0"},
+    {TLS "ingress: [{name: a, listen: '127.0.0.1:80', forward: ['127.0.0.1:1', '198.18.0.3:80']}]\n",
+     "2:71: 198.18.0.3:80 is another host"},
+    {TLS "egress: [{name: a, listen: '127.0.0.1:80', connect: ['a.b:1', 'a..b:80'], peers: [x]}]\n",
+     "\"a..b:80\" is no address"},
+    {TLS "ingress: [{name: a, listen: '127.0.0.1:80', forward: [['127.0.0.1:1']]}]\n", "an address is a single text"},
+    {TLS "ingress: [{name: a, listen: '127.0.0.1:80', forward: {a: b}}]\n", "an address is a single text"},
     {TLS "egress: [{name: a, listen: '127.0.0.1:80', connect: 'a..b:80', peers: [x]}]\n", "\"a..b:80\" is no address"},
     {TLS "egress: [{name: a, listen: '127.0.0.1:80', connect: 'a.b', peers: [x]}]\n", "\"a.b\" is no address"},
     {TLS "egress: [{name: a, listen: 'unix:', connect: 'a.b:1', peers: [x]}]\n",
@@ -254,13 +267,11 @@ static void a_transparent_egress_has_no_target(void **state)
     int e = parse(TLS "egress: [{name: a, listen: '127.0.0.1:15001', peers: [x], transparent: true, networks: "
                       "[10.0.0.0/8, 'fd00::/8']}, {name: b, listen: '[::1]:15001', peers: [x], transparent: true}]\n",
                   &c, &why);
-    if (e < 0 || pq_proxy_config_resolve(&c, &why) < 0)
+    if (e < 0 || pq_proxy_config_resolve(&c, &pq_lookup_system, &why) < 0)
         fail_msg("%s", why.text);
     const struct pq_proxy_listener *l = pq_proxy_listener_at(&c, 0);
-    assert_true(l->transparent && l->target.known && l->target.at.sa.ss_family == AF_UNSPEC);
-    assert_string_equal(l->target.text, "transparent");
+    assert_true(l->transparent && l->target.named.count == 0 && l->target.count == 0);
     assert_int_equal(l->networks.count, 2);
-    assert_null(l->leads_to);
     assert_int_equal(pq_proxy_listener_at(&c, 1)->networks.count, 0);
 }
 
@@ -403,14 +414,76 @@ static void names_are_looked_up_later(void **state)
     struct pq_proxy_config c = {0};
     struct pq_why why = {""};
     assert_int_equal(parse(TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: 'localhost:80'}]\n", &c, &why), 0);
-    assert_int_equal(pq_proxy_config_resolve(&c, &why), 0);
-    assert_true(pq_proxy_listener_at(&c, 0)->target.known);
-    assert_int_equal(pq_address_port(&pq_proxy_listener_at(&c, 0)->target.at), 80);
+    assert_int_equal(pq_proxy_config_resolve(&c, &pq_lookup_system, &why), 0);
+    assert_true(pq_proxy_listener_at(&c, 0)->target.count > 0);
+    assert_int_equal(pq_address_port(&pq_proxy_listener_at(&c, 0)->target.places[0].at), 80);
     pq_proxy_config_free(&c);
     assert_int_equal(
         parse(TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: 'nowhere.invalid:80'}]\n", &c, &why), 0);
-    assert_int_equal(pq_proxy_config_resolve(&c, &why), PQ_E_NOT_FOUND);
+    assert_int_equal(pq_proxy_config_resolve(&c, &pq_lookup_system, &why), PQ_E_NOT_FOUND);
     assert_non_null(strstr(why.text, "etc/p.yaml:2:54: the name in nowhere.invalid:80 can't be resolved"));
+    pq_proxy_config_free(&c);
+}
+
+/* Whoever asks for "two" gets two addresses, one of them twice; "far" is on another host. */
+static int ask(void *context, const char *text, struct pq_address *out, size_t room, size_t *count, struct pq_why *why)
+{
+    static const char *const two[] = {"127.0.0.1:80", "[::1]:80", "127.0.0.1:80"};
+    int *asked = context;
+    ++*asked;
+    if (strcmp(text, "two:80") != 0 && strcmp(text, "far:80") != 0)
+        return pq_why(why, PQ_E_NOT_FOUND, "there is no %s", text);
+    assert_true(room >= PQ_COUNT(two));
+    for (size_t i = 0; i < PQ_COUNT(two); i++)
+        assert_int_equal(pq_address_parse(text[0] == 't' ? two[i] : "198.18.0.9:80", &out[i], NULL), 0);
+    *count = PQ_COUNT(two);
+    return 0;
+}
+
+static void a_target_has_several_places(void **state)
+{
+    static const char *const places[] = {"unix:/run/x", "127.0.0.1:80", "[::1]:80", "127.0.0.2:81"};
+    (void)state;
+    struct pq_proxy_config c = {0};
+    struct pq_why why = {""};
+    int asked = 0;
+    const struct pq_lookup lookup = {ask, &asked};
+    assert_int_equal(
+        parse(TLS "ingress: [{name: a, listen: '198.18.0.2:1', forward: ['unix:/run/x', 'two:80', '127.0.0.2:81']}]\n",
+              &c, &why),
+        0);
+    const struct pq_proxy_target *t = &pq_proxy_listener_at(&c, 0)->target;
+    assert_int_equal(t->count, 0);
+    assert_int_equal(pq_proxy_config_resolve(&c, &lookup, &why), 0);
+    assert_int_equal(pq_proxy_config_resolve(&c, &lookup, &why), 0); /* again: nothing leaks */
+    assert_int_equal(asked, 2);
+    assert_int_equal(t->count, PQ_COUNT(places));
+    for (size_t i = 0; i < PQ_COUNT(places); i++) {
+        char text[PQ_ADDRESS_TEXT];
+        pq_address_text(&t->places[i].at, text);
+        assert_string_equal(text, places[i]);
+    }
+    assert_string_equal(t->places[2].named->text, "two:80");
+    pq_proxy_config_free(&c);
+}
+
+/* What was loopback when the file was written may be another host now. */
+static void a_name_that_leaves_the_host_is_refused(void **state)
+{
+    (void)state;
+    struct pq_proxy_config c = {0};
+    struct pq_why why = {""};
+    int asked = 0;
+    const struct pq_lookup lookup = {ask, &asked};
+    assert_int_equal(
+        parse(TLS "ingress: [{name: a, listen: '198.18.0.2:1', forward: ['127.0.0.1:80', 'far:80']}]\n", &c, &why), 0);
+    assert_int_equal(pq_proxy_config_resolve(&c, &lookup, &why), PQ_E_CONFIG);
+    assert_non_null(strstr(why.text, "etc/p.yaml:2:72: far:80 is another host, and what an ingress forwards"));
+    pq_proxy_config_free(&c);
+    assert_int_equal(
+        parse(TLS "ingress: [{name: a, listen: '198.18.0.2:1', forward: 'far:80', forward_remote: true}]\n", &c, &why),
+        0);
+    assert_int_equal(pq_proxy_config_resolve(&c, &lookup, &why), 0);
     pq_proxy_config_free(&c);
 }
 
@@ -442,7 +515,12 @@ static const struct {
      "3:53: on 127.0.0.1:1 listens the egress \"a\", for plaintext, and \"b\" speaks TLS"},
     {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:2'}]\n"
          "egress: [{name: b, listen: '127.0.0.1:2', connect: '127.0.0.1:1', peers: [x]}]\n",
-     "2:54: 127.0.0.1:2 leads back to \"a\""},
+     "3:53: 127.0.0.1:1 leads back to \"a\" itself"},
+    {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: ['127.0.0.1:80', '127.0.0.1:2']},\n"
+         "          {name: c, listen: '127.0.0.1:3', forward: 'unix:/x'}]\n"
+         "egress: [{name: b, listen: '127.0.0.1:2', connect: ['198.18.0.3:80', '127.0.0.1:3', '127.0.0.1:1'], peers: "
+         "[x]}]\n",
+     "4:86: 127.0.0.1:1 leads back to \"a\""},
     {TLS "ingress: [{name: a, listen: '127.0.0.1:1', forward: '127.0.0.1:80'}]\n"
          "egress: [{name: b, listen: '127.0.0.1:2', connect: '127.0.0.1:1', peers: [x]}]\n",
      NULL},
@@ -460,7 +538,7 @@ static void loops_are_refused(void **state)
         DEFER(free_config) struct pq_proxy_config c = {0};
         struct pq_why why = {""};
         assert_int_equal(parse(ways[i].text, &c, &why), 0);
-        int e = pq_proxy_config_resolve(&c, &why);
+        int e = pq_proxy_config_resolve(&c, &pq_lookup_system, &why);
         assert_int_equal(e, ways[i].says ? PQ_E_CONFIG : 0);
         if (ways[i].says && (strncmp(why.text, "etc/p.yaml:", 11) != 0 || !strstr(why.text, ways[i].says)))
             fail_msg("%s\nsays: %s\nnot:  %s", ways[i].text, why.text, ways[i].says);
@@ -485,9 +563,9 @@ static void unix_paths_are_relative_to_the_file(void **state)
         DEFER(free_config) struct pq_proxy_config c = {0};
         char at[PQ_ADDRESS_TEXT];
         assert_int_equal(pq_proxy_config_parse(rows[i].file, text, strlen(text), &c, NULL), 0);
-        pq_address_text(&pq_proxy_listener_at(&c, 0)->target.at, at);
+        pq_address_text(&pq_proxy_target_at(&pq_proxy_listener_at(&c, 0)->target, 0)->at, at);
         assert_string_equal(at, rows[i].forward);
-        pq_address_text(&pq_proxy_listener_at(&c, 1)->target.at, at);
+        pq_address_text(&pq_proxy_target_at(&pq_proxy_listener_at(&c, 1)->target, 0)->at, at);
         assert_string_equal(at, rows[i].connect);
         pq_address_text(&pq_proxy_listener_at(&c, 1)->listen.at, at);
         assert_string_equal(at, "unix:/run/e.sock");
@@ -506,6 +584,8 @@ int main(void)
         cmocka_unit_test(too_many_listeners_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(names_are_looked_up_later),
+        cmocka_unit_test(a_target_has_several_places),
+        cmocka_unit_test(a_name_that_leaves_the_host_is_refused),
         cmocka_unit_test(loops_are_refused),
         cmocka_unit_test(unix_paths_are_relative_to_the_file),
     };

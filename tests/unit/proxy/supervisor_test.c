@@ -378,9 +378,11 @@ static void a_bundle_arrives_as_it_was(void **state)
     struct pq_span key;
     assert_int_equal(pq_files_get(got.files, s.identities[0].key, &key), 0);
     assert_true(pq_span_equal(key, pq_span_text("key")));
-    assert_true(i->target.known);
-    assert_int_equal(pq_address_port(&i->target.at), 80);
-    assert_int_equal(pq_proxy_listener_at(&got.config, 1)->target.at.sa.ss_family, AF_UNIX);
+    const struct pq_proxy_target *sent = &pq_proxy_listener_at(&b.config, 0)->target;
+    assert_true(sent->count > 0 && i->target.count == sent->count);
+    for (size_t k = 0; k < sent->count; k++)
+        assert_true(pq_address_equal(&i->target.places[k].at, &sent->places[k].at));
+    assert_int_equal(pq_proxy_listener_at(&got.config, 1)->target.places[0].at.sa.ss_family, AF_UNIX);
     assert_memory_equal(got.sockets, sockets, sizeof sockets);
     assert_int_equal(mkdir(f.at, 0700), 0);
 }
