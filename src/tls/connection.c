@@ -144,7 +144,6 @@ static int finish(struct pq_tls *t)
 {
     note_negotiated(t);
     t->transport.collect = false;
-    pq_buf_free(&t->transport.out);
     TRY(pq_tls_judge_group(t));
     if (t->context->require_pq_auth && !t->info.pq_auth)
         return pq_tls_blame(t, PQ_E_POLICY, PQ_TLS_POLICY_AUTH,
@@ -294,7 +293,7 @@ int pq_tls_close_notify(struct pq_tls *t)
 size_t pq_tls_pending(const struct pq_tls *t)
 {
     int n = SSL_pending(t->ssl);
-    return n > 0 ? (size_t)n : (size_t)SSL_has_pending(t->ssl);
+    return n > 0 ? (size_t)n : (size_t)(SSL_has_pending(t->ssl) || pq_transport_waiting(&t->transport));
 }
 
 void pq_tls_hold(struct pq_tls *t, bool on) { t->held = on; }

@@ -6,7 +6,14 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { FLIGHT_MAX = 1 << 20 }; /* bytes of one flight: 4 times the default cap of a certificate list */
+enum {
+    FLIGHT_MAX = 1 << 20, /* bytes of one flight */
+    RECORD_HEADER = 5,
+    RECORD_MAX = RECORD_HEADER + 16384 + 256,
+    CHANGE_CIPHER_SPEC = 20, /* content types, which go on to: */
+    APPLICATION_DATA = 23,
+    MAJOR = 3 /* of the version in a record */
+};
 
 void pq_transport_init(struct pq_transport *t, int fd, struct pq_transport *other)
 {
@@ -42,30 +49,79 @@ static ssize_t give(struct pq_transport *t, const void *bytes, size_t len)
 }
 
 /* The bytes that came, 0 at the end of the stream, or -1 with err set. */
-static ssize_t fetch(struct pq_transport *t, void *out, size_t size)
+static ssize_t receive(struct pq_transport *t, void *out, size_t size)
 {
-    if (t->fetches == 0) {
-        t->err = EAGAIN;
-        return -1;
+    ssize_t n;
+    do
+        n = t->fetches ? recv(t->fd, out, size, 0) : (errno = EAGAIN, -1);
+    while (n < 0 && errno == EINTR);
+    t->fetches -= t->fetches > 0;
+    if (n < 0)
+        t->err = errno == EWOULDBLOCK ? EAGAIN : errno;
+    t->eof |= n == 0;
+    for (ssize_t i = 0; i < n && t->received + (size_t)i < sizeof t->first; i++)
+        t->first[t->received + (size_t)i] = ((const uint8_t *)out)[i];
+    t->received += n > 0 ? (uint64_t)n : 0;
+    return n;
+}
+
+/* How many of these bytes are whole records; all of them where they are none, or too long to be one: libssl is to say
+ * so. */
+static size_t whole_records(const uint8_t *at, size_t len)
+{
+    size_t whole = 0;
+    while (len - whole >= RECORD_HEADER) {
+        const uint8_t *record = at + whole;
+        size_t size = RECORD_HEADER + (size_t)(record[3] << 8 | record[4]);
+        if (record[0] < CHANGE_CIPHER_SPEC || record[0] > APPLICATION_DATA || record[1] != MAJOR || size > RECORD_MAX)
+            return len;
+        if (size > len - whole)
+            break;
+        whole += size;
     }
-    t->fetches--;
-    if (!t->other) {
-        ssize_t n;
-        do
-            n = recv(t->fd, out, size, 0);
-        while (n < 0 && errno == EINTR);
-        if (n < 0)
-            t->err = errno == EWOULDBLOCK ? EAGAIN : errno;
-        return n;
-    }
-    if (t->in.len == 0) {
-        t->err = EAGAIN;
-        return -1;
-    }
+    return whole;
+}
+
+static ssize_t take(struct pq_transport *t, void *out, size_t size)
+{
     size_t n = size < t->in.len ? size : t->in.len;
     memcpy(out, t->in.at, n);
     pq_buf_consume(&t->in, n);
+    if (t->in.len == 0)
+        pq_buf_free(&t->in);
     return (ssize_t)n;
+}
+
+/* During the handshake. What is no whole record yet stays here, in as much memory as it needs. */
+static ssize_t take_records(struct pq_transport *t, void *out, size_t size)
+{
+    uint8_t fresh[RECORD_MAX];
+    while (t->ready == 0) {
+        ssize_t n = receive(t, fresh, sizeof fresh);
+        if (n <= 0)
+            return n;
+        if (pq_buf_append(&t->in, fresh, (size_t)n) < 0) {
+            t->err = ENOMEM;
+            return -1;
+        }
+        t->ready = whole_records(t->in.at, t->in.len);
+    }
+    ssize_t n = take(t, out, size < t->ready ? size : t->ready);
+    t->ready -= (size_t)n;
+    if (t->ready == 0)
+        t->ready = whole_records(t->in.at, t->in.len);
+    return n;
+}
+
+static ssize_t fetch(struct pq_transport *t, void *out, size_t size)
+{
+    if (t->fd >= 0 && t->collect)
+        return take_records(t, out, size);
+    if (t->other && t->in.len == 0) {
+        t->err = EAGAIN;
+        return -1;
+    }
+    return t->in.len ? take(t, out, size) : receive(t, out, size);
 }
 
 bool pq_transport_flush(struct pq_transport *t)
@@ -76,6 +132,7 @@ bool pq_transport_flush(struct pq_transport *t)
             return false;
         pq_buf_consume(&t->out, (size_t)n);
     }
+    pq_buf_free(&t->out);
     return true;
 }
 
@@ -110,13 +167,8 @@ static int bio_read(BIO *b, char *out, size_t size, size_t *n)
     ssize_t got = fetch(t, out, size);
     if (got < 0 && t->err == EAGAIN)
         BIO_set_retry_read(b);
-    if (got == 0)
-        t->eof = true;
     if (got <= 0)
         return 0;
-    for (size_t i = 0; t->received + i < sizeof t->first && i < (size_t)got; i++)
-        t->first[t->received + i] = (uint8_t)out[i];
-    t->received += (uint64_t)got;
     *n = (size_t)got;
     return 1;
 }
@@ -161,7 +213,6 @@ BIO *pq_transport_bio(struct pq_transport *t, OSSL_LIB_CTX *lib, const BIO_METHO
 
 bool pq_transport_not_tls(const struct pq_transport *t)
 {
-    enum { CHANGE_CIPHER_SPEC = 20, APPLICATION_DATA = 23, MAJOR = 3 };
     if (t->received >= 1 && (t->first[0] < CHANGE_CIPHER_SPEC || t->first[0] > APPLICATION_DATA))
         return true;
     return t->received >= 2 && t->first[1] != MAJOR;

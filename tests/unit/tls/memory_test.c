@@ -1,0 +1,226 @@
+/* What a peer can make us hold: at every point of a handshake where it may stop, and at the peak. Counted is what our
+ * code and OpenSSL allocate for one side of a connection, as malloc(3) rounds it; what is shared (contexts) is not. */
+#include <malloc.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <cmocka.h>
+
+#include "certs.h"
+#include "pair.h"
+#include "tls/internal.h"
+
+/* --- the counting allocator --------------------------------------------------------------------------------------- */
+
+enum side { NOBODY, CLIENT, SERVER };
+static enum side at_work;
+static long held[3], peak[3];
+
+static void count(long bytes)
+{
+    held[at_work] += bytes;
+    if (held[at_work] > peak[at_work])
+        peak[at_work] = held[at_work];
+}
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void __real_free(void *p);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void __wrap_free(void *p);
+
+static void *counted(void *p)
+{
+    if (p)
+        count((long)malloc_usable_size(p));
+    return p;
+}
+void *__wrap_malloc(size_t n) { return counted(__real_malloc(n)); }
+void *__wrap_calloc(size_t n, size_t size) { return counted(__real_calloc(n, size)); }
+void __wrap_free(void *p)
+{
+    if (p)
+        count(-(long)malloc_usable_size(p));
+    __real_free(p);
+}
+/* As realloc(3) may do it: both are there for a moment. */
+void *__wrap_realloc(void *p, size_t n)
+{
+    long before = p ? (long)malloc_usable_size(p) : 0;
+    void *to = __real_realloc(p, n);
+    if (to || n == 0) {
+        count(to ? (long)malloc_usable_size(to) : 0);
+        count(-before);
+    }
+    return to;
+}
+
+static void *ossl_malloc(size_t n, const char *f, int l) { return (void)f, (void)l, __wrap_malloc(n); }
+static void *ossl_realloc(void *p, size_t n, const char *f, int l) { return (void)f, (void)l, __wrap_realloc(p, n); }
+static void ossl_free(void *p, const char *f, int l) { (void)f, (void)l, __wrap_free(p); }
+
+/* --- a handshake in small pieces ------------------------------------------------------------------------------------
+ */
+
+enum { PIECE = 97, STALLED_MAX = 64 << 10, PEAK_MAX = 256 << 10 };
+
+static struct certs world;
+
+static int set_up(void **state)
+{
+    (void)state;
+    certs_new(&world);
+    return 0;
+}
+static int tear_down(void **state)
+{
+    (void)state;
+    certs_free(&world);
+    return 0;
+}
+
+struct seen {
+    long stalled, peak, idle;
+};
+
+static bool waits(int e) { return e == PQ_E_WANT_READ || e == PQ_E_WANT_WRITE; }
+
+static int step(enum side side, struct pq_tls *t, int e)
+{
+    at_work = side;
+    e = waits(e) ? pq_tls_handshake(t) : e;
+    at_work = NOBODY;
+    return e;
+}
+
+/* One piece from one end of a stream to another; false when there is none. */
+static bool carry(int from, int to)
+{
+    char piece[PIECE];
+    ssize_t n = recv(from, piece, sizeof piece, MSG_DONTWAIT);
+    return n > 0 && send(to, piece, (size_t)n, MSG_NOSIGNAL) == n;
+}
+
+static void note(struct seen seen[3])
+{
+    for (int side = CLIENT; side <= SERVER; side++)
+        seen[side].stalled = held[side] > seen[side].stalled ? held[side] : seen[side].stalled;
+}
+
+static void exchange(enum side from, struct pq_tls *sender, enum side to, struct pq_tls *receiver, size_t size)
+{
+    static char bytes[16384], in[16384];
+    size_t n = 0;
+    at_work = from;
+    assert_int_equal(pq_tls_write(sender, bytes, size, &n), 0);
+    at_work = to;
+    assert_int_equal(pq_tls_read(receiver, in, sizeof in, &n), 0);
+    assert_int_equal(n, size);
+    assert_int_equal(pq_tls_read(receiver, in, sizeof in, &n), PQ_E_WANT_READ);
+    at_work = NOBODY;
+}
+
+static void measure(struct pair *p, struct seen seen[3])
+{
+    int a[2], b[2];
+    memset(seen, 0, 3 * sizeof seen[0]);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, a), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, b), 0);
+    memset(held, 0, sizeof held);
+    memset(peak, 0, sizeof peak);
+    DEFER(pq_tls_freep) struct pq_tls *client = NULL;
+    DEFER(pq_tls_freep) struct pq_tls *server = NULL;
+    char *at[] = {(char[]){"leaf.example"}};
+    struct pq_strings names = {at, 1};
+    at_work = CLIENT;
+    assert_int_equal(pq_tls_new(p->client_context, a[0], &names, &client), 0);
+    at_work = SERVER;
+    assert_int_equal(pq_tls_new(p->server_context, b[0], NULL, &server), 0);
+    int c = PQ_E_WANT_READ, s = PQ_E_WANT_READ;
+    for (bool moved = true; moved;) {
+        c = step(CLIENT, client, c);
+        s = step(SERVER, server, s);
+        note(seen);
+        moved = carry(a[1], b[1]) | carry(b[1], a[1]);
+    }
+    assert_true(c == 0 && s == 0);
+    close(a[1]);
+    close(b[1]);
+    close(a[0]);
+    close(b[0]);
+    for (int side = CLIENT; side <= SERVER; side++)
+        seen[side].peak = peak[side];
+    /* And over a stream without pieces, after data went both ways. */
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, a), 0);
+    client->transport.fd = a[0];
+    server->transport.fd = a[1];
+    for (size_t size = 1; size <= 16384; size *= 4) {
+        exchange(CLIENT, client, SERVER, server, size);
+        exchange(SERVER, server, CLIENT, client, size);
+    }
+    for (int side = CLIENT; side <= SERVER; side++)
+        seen[side].idle = held[side];
+    close(a[0]);
+    close(a[1]);
+}
+
+static const char *const side_names[] = {"", "client", "server"};
+
+static void every_stall(void **state)
+{
+    static const struct {
+        enum pq_mode mode;
+        int level;
+        const char *root, *between, *leaf;
+        bool small; /* held to the limits; SLH-DSA can't be */
+    } rows[] = {
+        {PQ_MODE_CLASSICAL, 3, "p384", "p384", "p384", true},
+        {PQ_MODE_HYBRID, 3, "ML-DSA-65", "ML-DSA-65", "ML-DSA-65", true},
+        {PQ_MODE_HYBRID, 5, "ML-DSA-87", "ML-DSA-87", "ML-DSA-87", true},
+        {PQ_MODE_HYBRID, 3, "SLH-DSA-SHA2-128s", "ML-DSA-65", "ML-DSA-65", true},
+        {PQ_MODE_HYBRID, 5, "SLH-DSA-SHA2-256f", "SLH-DSA-SHA2-256f", "ML-DSA-87", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < PQ_COUNT(rows); i++) {
+        const struct cert *root =
+            certs_make(&world, (struct cert_how){.algorithm = rows[i].root, .name = "root", .ca = true});
+        const struct cert *between = certs_make(
+            &world, (struct cert_how){.algorithm = rows[i].between, .name = "between", .issuer = root, .ca = true});
+        const struct cert *leaf = certs_make(
+            &world,
+            (struct cert_how){.algorithm = rows[i].leaf, .name = "leaf", .issuer = between, .san = "DNS:leaf.example"});
+        struct pq_tls_settings s = pair_settings(rows[i].mode, rows[i].level, leaf, root);
+        struct pair p;
+        struct seen seen[3];
+        pair_new(&p, world.crypto, &s, &s, NULL, PAIR_PLAIN);
+        measure(&p, seen); /* what is made once is made now */
+        measure(&p, seen);
+        pair_free(&p);
+        for (int side = CLIENT; side <= SERVER; side++) {
+            print_message("%s under %s, %s: stalled at most %ld, peak %ld, idle %ld bytes\n", rows[i].leaf,
+                          rows[i].root, side_names[side], seen[side].stalled, seen[side].peak, seen[side].idle);
+            if (rows[i].small) {
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_stall, set_up, tear_down),
+    };
+    if (!CRYPTO_set_mem_functions(ossl_malloc, ossl_realloc, ossl_free))
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
