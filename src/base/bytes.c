@@ -113,19 +113,9 @@ int pq_write_bytes(struct pq_writer *w, struct pq_span bytes)
     return 0;
 }
 
-int pq_buf_reserve(struct pq_buf *b, size_t len)
+/* Not realloc(), which may leave a copy behind: what is kept here may be a key. */
+static int resize(struct pq_buf *b, size_t size)
 {
-    if (len > b->cap || b->len > b->cap - len)
-        return PQ_E_TOO_LONG;
-    size_t need = b->len + len + 1;
-    if (need <= b->size)
-        return 0;
-    size_t size = b->size ? b->size : 64;
-    while (size < need)
-        size *= 2;
-    if (size > b->cap + 1)
-        size = b->cap + 1;
-    /* Not realloc(), which may leave a copy behind: what is kept here may be a key. */
     uint8_t *at = malloc(size);
     if (!at)
         return PQ_E_NOMEM;
@@ -138,6 +128,30 @@ int pq_buf_reserve(struct pq_buf *b, size_t len)
     b->size = size;
     b->at[b->len] = 0;
     return 0;
+}
+
+static bool fits(const struct pq_buf *b, size_t len) { return len <= b->cap && b->len <= b->cap - len; }
+
+int pq_buf_reserve(struct pq_buf *b, size_t len)
+{
+    if (!fits(b, len))
+        return PQ_E_TOO_LONG;
+    size_t need = b->len + len + 1;
+    if (need <= b->size)
+        return 0;
+    size_t size = b->size ? b->size : 64;
+    while (size < need)
+        size *= 2;
+    return resize(b, size > b->cap + 1 ? b->cap + 1 : size);
+}
+
+int pq_buf_reserve_tight(struct pq_buf *b, size_t len)
+{
+    enum { STEP = 1024 };
+    if (!fits(b, len))
+        return PQ_E_TOO_LONG;
+    size_t need = b->len + len + 1;
+    return need <= b->size ? 0 : resize(b, (need + STEP - 1) / STEP * STEP);
 }
 
 int pq_buf_append(struct pq_buf *b, const void *bytes, size_t len)

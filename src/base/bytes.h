@@ -62,6 +62,8 @@ PQ_MUST_CHECK int pq_buf_text(struct pq_buf *b, const char *text);
 PQ_MUST_CHECK int pq_buf_printf(struct pq_buf *b, const char *format, ...) PQ_PRINTF(2, 3);
 /* Room for len more bytes at b->at + b->len; the caller then adds to b->len. */
 PQ_MUST_CHECK int pq_buf_reserve(struct pq_buf *b, size_t len);
+/* The same, growing by no more than it takes (in steps of 1 KiB): for many buffers that peers fill. */
+PQ_MUST_CHECK int pq_buf_reserve_tight(struct pq_buf *b, size_t len);
 void pq_buf_consume(struct pq_buf *b, size_t len);
 void pq_buf_free(struct pq_buf *b);
 /* For what was secret: wiped, then freed. */

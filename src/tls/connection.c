@@ -151,6 +151,7 @@ static int finish(struct pq_tls *t)
                             *t->info.signature ? t->info.signature : "missing");
     if (pq_tls_path_note(t) < 0)
         return pq_tls_blame(t, PQ_E_NOMEM, PQ_TLS_INTERNAL, "out of memory");
+    pq_tls_forget_certificate(t);
     note_dates(t);
     t->done = true;
     t->accepted = t->context->role == PQ_TLS_SERVER;

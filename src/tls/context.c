@@ -12,8 +12,6 @@
 
 enum {
     ALPN_MAX = 4096,
-    CERTIFICATE_LIST = 256 << 10, /* bytes: an SLH-DSA-256f certificate alone has 50 KB */
-    CERTIFICATE_LIST_MAX = 16 << 20,
     SECURITY_LEVEL = 2 /* of OpenSSL: 112 bits or more; the suite's lists are what sets the level */
 };
 
@@ -242,30 +240,32 @@ static int set_alpn(struct pq_tls_context *c, const struct pq_tls_settings *how,
 /* --- all of it -----------------------------------------------------------------------------------------------------
  */
 
-/* RFC 8446, section 4.4.3: a second ClientHello follows a HelloRetryRequest and nothing else. */
 static void on_message(int sent, int version, int type, const void *bytes, size_t len, SSL *ssl, void *context)
 {
     (void)version, (void)context;
     struct pq_tls *t = SSL_get_app_data(ssl);
     if (!t || type != SSL3_RT_HANDSHAKE || len == 0)
         return;
-    t->client_hellos += *(const unsigned char *)bytes == SSL3_MT_CLIENT_HELLO;
+    int message = *(const unsigned char *)bytes;
+    /* RFC 8446, section 4.4.3: a second ClientHello follows a HelloRetryRequest and nothing else. */
+    t->client_hellos += message == SSL3_MT_CLIENT_HELLO;
+    if (!sent && message == SSL3_MT_CERTIFICATE)
+        pq_tls_judge_list(t, bytes, len);
+    if (message == SSL3_MT_ENCRYPTED_EXTENSIONS) /* so ServerHello has been made, or judged */
+        pq_tls_forget_exchange(t);
+    if (!sent && message == SSL3_MT_FINISHED && pq_tls_path_note(t) == 0) /* so CertificateVerify was right */
+        pq_tls_forget_certificate(t);
     if (!sent && t->done)
-        pq_tls_note_idle_talk(t, *(const unsigned char *)bytes);
+        pq_tls_note_idle_talk(t, message);
 }
 
-static int set_protocol(struct pq_tls_context *c, const struct pq_tls_settings *how, struct pq_why *why)
+static int set_protocol(struct pq_tls_context *c, struct pq_why *why)
 {
     SSL_CTX *s = c->ssl;
-    int64_t list = how->max_certificate_list ? how->max_certificate_list : CERTIFICATE_LIST;
-    if (list < 0 || list > CERTIFICATE_LIST_MAX)
-        return pq_why(why, PQ_E_CONFIG, "the cap of a certificate list must be within 1 and %d bytes",
-                      CERTIFICATE_LIST_MAX);
     if (!SSL_CTX_set_min_proto_version(s, TLS1_3_VERSION) || !SSL_CTX_set_max_proto_version(s, TLS1_3_VERSION) ||
         !SSL_CTX_set_num_tickets(s, 0))
         return pq_crypto_why(why, PQ_E_CRYPTO, "OpenSSL can't be set to TLS 1.3");
     SSL_CTX_set_security_level(s, SECURITY_LEVEL);
-    SSL_CTX_set_max_cert_list(s, (long)list);
     SSL_CTX_set_options(s, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION |
                                SSL_OP_SERVER_PREFERENCE | SSL_OP_NO_RX_CERTIFICATE_COMPRESSION |
                                SSL_OP_NO_TX_CERTIFICATE_COMPRESSION);
@@ -321,9 +321,10 @@ int pq_tls_context_new(struct pq_crypto *crypto, enum pq_tls_role role, const st
         return pq_crypto_why(why, PQ_E_CRYPTO, "OpenSSL's TLS can't be set up");
     if (pq_transport_method(&c->method) < 0)
         return pq_why(why, PQ_E_NOMEM, "out of memory");
-    TRY(set_protocol(c, how, why));
+    TRY(set_protocol(c, why));
     TRY(pq_tls_set_algorithms(c, how, why));
     TRY(set_trust(c, how, why));
+    TRY(pq_tls_set_list_cap(c, how->max_certificate_list, why));
     for (size_t i = 0; i < how->identity_count; i++)
         TRY(set_identity(c, how->files, &how->identities[i], why));
     TRY(set_alpn(c, how, why));

@@ -27,6 +27,7 @@ struct pq_tls_context {
     const char *lone_share; /* the group of first_flight_classical where the policy does not list it, or NULL */
     struct pq_buf alpn;     /* each a length and a name: as ALPN sends it */
     bool alpn_optional;
+    int64_t list_cap; /* bytes of a peer's certificate list */
     struct pq_tls_trust trust;
     int64_t not_after; /* the earliest of our chains, unix s; 0: none */
     _Atomic unsigned references;
@@ -42,7 +43,7 @@ struct pq_tls {
     struct pq_tls_info info;
     struct pq_buf path; /* what authenticated the peer, see path.h; empty where nothing did */
     bool done, path_is_pq, write_waits, read_closed, notified, cannot_write;
-    bool held, accepted;
+    bool held, accepted, forgot;
     unsigned client_hellos;
     struct {
         unsigned count; /* messages after the handshake, less one for each second since */
@@ -75,6 +76,14 @@ enum { PQ_TLS_TICKET_HOURS = 2 }; /* how long a ticket is good: its key's hour a
 bool pq_tls_ticket_key_find(const struct pq_tls_ticket_keys *k, const uint8_t id[16], int64_t now,
                             struct pq_tls_ticket_key *out);
 
+/* wanted 0: what the largest algorithm in use needs. */
+PQ_MUST_CHECK int pq_tls_set_list_cap(struct pq_tls_context *c, int64_t wanted, struct pq_why *why);
+/* Of a Certificate message with its header. */
+PQ_MUST_CHECK int pq_tls_count_certificates(struct pq_span message, size_t *out);
+/* A Certificate message came and libssl has not looked at it yet. One of too many certificates, each of which would
+ * cost ten times its size, is spoilt: a callback can't refuse it otherwise. */
+void pq_tls_judge_list(struct pq_tls *t, const void *message, size_t len);
+
 /* A handshake message came after the handshake. */
 void pq_tls_note_idle_talk(struct pq_tls *t, int type);
 
@@ -92,8 +101,14 @@ bool pq_tls_list_has(const char *list, const char *name);
 /* Whether a certificate shows a DNS name, IP address or URI. */
 bool pq_tls_shows_name(X509 *x, const char *name);
 
-/* Makes t->path from what was verified, unless it is there; once CertificateVerify has come. */
+/* Makes t->path from what was verified, then adds what CertificateVerify was signed with (more than once does nothing).
+ */
+PQ_MUST_CHECK int pq_tls_path_begin(struct pq_tls *t, STACK_OF(X509) * chain);
 PQ_MUST_CHECK int pq_tls_path_note(struct pq_tls *t);
+/* Lets go of the peer's certificate once nothing more is to be learnt from it, and of the key exchange's keys once the
+ * secret is there. */
+void pq_tls_forget_certificate(struct pq_tls *t);
+void pq_tls_forget_exchange(struct pq_tls *t);
 /* pq_tls_recheck() at another time. */
 PQ_MUST_CHECK int pq_tls_recheck_at(struct pq_tls *t, struct pq_tls_context *now, const struct pq_strings *names,
                                     int64_t now_s, enum pq_tls_reason *reason, struct pq_why *why);

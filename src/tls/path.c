@@ -164,17 +164,35 @@ int64_t pq_tls_path_not_after(const struct pq_tls_path *p)
 /* --- on a connection ---------------------------------------------------------------------------------------------- */
 
 /* A peer whose names are too long for it has none: it can't be judged again. */
-int pq_tls_path_note(struct pq_tls *t)
+int pq_tls_path_begin(struct pq_tls *t, STACK_OF(X509) * chain)
 {
     uint8_t bytes[PQ_TLS_PATH_SIZE_MAX];
     struct pq_writer w = pq_writer(bytes, sizeof bytes);
-    STACK_OF(X509) *chain = SSL_get0_verified_chain(t->ssl);
-    const char *signature = NULL;
-    if (t->path.len || !chain || !t->context->verify_peer)
-        return 0;
-    if (!SSL_get0_peer_signature_name(t->ssl, &signature) || !signature)
-        return 0;
-    int e = pq_tls_path_encode(t->context->lib, chain, signature, &w);
+    int e = pq_tls_path_encode(t->context->lib, chain, "", &w);
+    pq_buf_free(&t->path);
     t->path.cap = PQ_TLS_PATH_SIZE_MAX;
     return e == PQ_E_TOO_LONG ? 0 : e < 0 ? e : pq_buf_append(&t->path, bytes, w.len);
+}
+
+int pq_tls_path_note(struct pq_tls *t)
+{
+    enum { UNSIGNED = 3 }; /* the form and an empty text */
+    uint8_t bytes[PQ_TLS_PATH_SIZE_MAX];
+    struct pq_writer w = pq_writer(bytes, sizeof bytes);
+    const char *signature = NULL;
+    if (t->path.len < UNSIGNED || t->path.at[1] != 1)
+        return 0;
+    if (!SSL_get0_peer_signature_name(t->ssl, &signature) || !signature)
+        return PQ_E_CRYPTO;
+    struct pq_span rest = pq_span(t->path.at + UNSIGNED, t->path.len - UNSIGNED);
+    int e = pq_write_u8(&w, FORM);
+    if (e == 0)
+        e = write_text(&w, signature);
+    if (e == 0)
+        e = pq_write_bytes(&w, rest);
+    if (e == 0)
+        pq_buf_free(&t->path);
+    if (e < 0)
+        return e == PQ_E_TOO_LONG ? (pq_buf_free(&t->path), 0) : e;
+    return pq_buf_append(&t->path, bytes, w.len);
 }

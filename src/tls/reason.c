@@ -90,7 +90,7 @@ static int blame_alert(struct pq_tls *t, int alert)
 /* --- failures found here -------------------------------------------------------------------------------------------
  */
 
-enum about { ABOUT_NOTHING, ABOUT_GROUPS, ABOUT_SIGALGS };
+enum about { ABOUT_NOTHING, ABOUT_GROUPS, ABOUT_SIGALGS, ABOUT_CAP };
 
 static const char old_version[] = "the peer does not speak TLS 1.3, the only version spoken here: enable TLS 1.3 there";
 static const char no_group[] = "no key-exchange group suits both: give the peer one of";
@@ -118,9 +118,9 @@ static const struct {
      "no cipher suite suits both: compare both policies' ciphersuites"},
     {SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, PQ_TLS_NO_CERTIFICATE, PQ_E_AUTH, ABOUT_SIGALGS,
      "the peer showed no certificate: configure one there whose key fits one of"},
-    {SSL_R_EXCESSIVE_MESSAGE_SIZE, PQ_TLS_CERTIFICATES_TOO_LONG, PQ_E_PROTOCOL, ABOUT_NOTHING,
-     "the peer sent more certificates than the cap allows: shorten its chain, or raise the cap of the certificate "
-     "list"},
+    {SSL_R_EXCESSIVE_MESSAGE_SIZE, PQ_TLS_CERTIFICATES_TOO_LONG, PQ_E_PROTOCOL, ABOUT_CAP,
+     "the peer sent more certificates than the cap allows: shorten its chain, or raise certificates_max in the "
+     "configuration's tls, now"},
     {SSL_R_BAD_SIGNATURE, PQ_TLS_BAD_CERTIFICATE, PQ_E_AUTH, ABOUT_NOTHING,
      "the peer's signature of the handshake is wrong: it does not hold its certificate's key"},
     {SSL_R_NO_APPLICATION_PROTOCOL, PQ_TLS_PROTOCOL, PQ_E_PROTOCOL, ABOUT_NOTHING,
@@ -129,8 +129,11 @@ static const struct {
 
 static int blame_row(struct pq_tls *t, size_t i)
 {
+    char cap[32];
+    snprintf(cap, sizeof cap, "%lld bytes", (long long)t->context->list_cap);
     const char *list = rows[i].about == ABOUT_GROUPS    ? t->context->groups
                        : rows[i].about == ABOUT_SIGALGS ? t->context->sigalgs
+                       : rows[i].about == ABOUT_CAP     ? cap
                                                         : "";
     /* Before anything was agreed on, no certificate can have come. */
     if (rows[i].is == PQ_TLS_CERTIFICATES_TOO_LONG && !*pq_tls_group(t->ssl))

@@ -63,7 +63,7 @@ struct pq_tls_settings {
      * unless the policy lists that group (and does not require pq-kex). */
     bool first_flight_classical;
     bool split_flights; /* handshake flights leave as libssl writes them, 4 KB at a time; only to reproduce studies */
-    int64_t max_certificate_list; /* bytes; 0: 256 KiB */
+    int64_t max_certificate_list; /* bytes; 0: 24 KiB, more where an authority or the policy's schemes need it */
 };
 
 /* The keys that a server seals its session tickets with: the current one and the one before. Lies in memory that

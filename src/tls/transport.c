@@ -82,13 +82,25 @@ static size_t whole_records(const uint8_t *at, size_t len)
     return whole;
 }
 
+/* A record was long, and of the next one little has come: the memory goes back. */
+static void shrink(struct pq_buf *b)
+{
+    enum { SPARE = 2048 };
+    struct pq_buf less = {.cap = b->cap};
+    if (b->len && b->size < b->len + SPARE)
+        return;
+    if (b->len && (pq_buf_reserve_tight(&less, b->len) < 0 || pq_buf_append(&less, b->at, b->len) < 0))
+        return;
+    pq_buf_free(b);
+    *b = less;
+}
+
 static ssize_t take(struct pq_transport *t, void *out, size_t size)
 {
     size_t n = size < t->in.len ? size : t->in.len;
     memcpy(out, t->in.at, n);
     pq_buf_consume(&t->in, n);
-    if (t->in.len == 0)
-        pq_buf_free(&t->in);
+    shrink(&t->in);
     return (ssize_t)n;
 }
 
@@ -100,7 +112,7 @@ static ssize_t take_records(struct pq_transport *t, void *out, size_t size)
         ssize_t n = receive(t, fresh, sizeof fresh);
         if (n <= 0)
             return n;
-        if (pq_buf_append(&t->in, fresh, (size_t)n) < 0) {
+        if (pq_buf_reserve_tight(&t->in, (size_t)n) < 0 || pq_buf_append(&t->in, fresh, (size_t)n) < 0) {
             t->err = ENOMEM;
             return -1;
         }
@@ -142,7 +154,7 @@ static int bio_write(BIO *b, const char *bytes, size_t len, size_t *n)
     BIO_clear_retry_flags(b);
     *n = 0;
     if (t->collect) {
-        if (pq_buf_append(&t->out, bytes, len) < 0) {
+        if (pq_buf_reserve_tight(&t->out, len) < 0 || pq_buf_append(&t->out, bytes, len) < 0) {
             t->err = ENOMEM;
             return 0;
         }

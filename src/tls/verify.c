@@ -324,6 +324,21 @@ int pq_tls_judge_group(struct pq_tls *t)
     return 0;
 }
 
+/* Of what was verified a record stays. Only the leaf is still needed, for its key: a peer that stalls now would make us
+ * hold the others for nothing. */
+static int keep_record(struct pq_tls *t, X509_STORE_CTX *store)
+{
+    STACK_OF(X509) *shown = X509_STORE_CTX_get0_untrusted(store);
+    if (pq_tls_path_begin(t, X509_STORE_CTX_get0_chain(store)) < 0) {
+        pq_tls_blame(t, PQ_E_NOMEM, PQ_TLS_INTERNAL, "out of memory");
+        return refuse(store, X509_V_ERR_OUT_OF_MEM);
+    }
+    while (sk_X509_num(shown) > 1)
+        X509_free(sk_X509_pop(shown));
+    X509_STORE_CTX_set0_verified_chain(store, NULL);
+    return 1;
+}
+
 int pq_tls_verify_callback(X509_STORE_CTX *store, void *context)
 {
     const struct pq_tls_context *c = context;
@@ -338,8 +353,10 @@ int pq_tls_verify_callback(X509_STORE_CTX *store, void *context)
     int ok = verify(t, store);
     t->info.chain_ns += pq_clock_ns() - start;
     t->path_is_pq = ok && path_is_pq(c, X509_STORE_CTX_get0_chain(store));
-    if (!ok || t->path_is_pq || !c->require_pq_auth)
-        return ok;
+    if (!ok)
+        return 0;
+    if (t->path_is_pq || !c->require_pq_auth)
+        return keep_record(t, store);
     pq_tls_blame(
         t, PQ_E_POLICY, PQ_TLS_POLICY_AUTH,
         "the policy requires pq-auth, but a key or signature on the path of the peer's certificate (%s) is not "

@@ -112,10 +112,12 @@ const struct cert *certs_make(struct certs *w, struct cert_how how)
                                0);
     X509_set_issuer_name(c->x, X509_get_subject_name(issuer));
     X509_set_pubkey(c->x, c->key);
-    extend(c->x, issuer, NID_basic_constraints, how.ca ? "critical,CA:TRUE" : "critical,CA:FALSE");
-    extend(c->x, issuer, NID_key_usage, how.ca ? "critical,keyCertSign,cRLSign" : "critical,digitalSignature");
-    extend(c->x, issuer, NID_subject_key_identifier, "hash");
-    extend(c->x, issuer, NID_authority_key_identifier, "keyid");
+    if (!how.small) {
+        extend(c->x, issuer, NID_basic_constraints, how.ca ? "critical,CA:TRUE" : "critical,CA:FALSE");
+        extend(c->x, issuer, NID_key_usage, how.ca ? "critical,keyCertSign,cRLSign" : "critical,digitalSignature");
+        extend(c->x, issuer, NID_subject_key_identifier, "hash");
+        extend(c->x, issuer, NID_authority_key_identifier, "keyid");
+    }
     if (how.san)
         extend(c->x, issuer, NID_subject_alt_name, how.san);
     if (how.eku)

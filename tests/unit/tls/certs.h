@@ -39,6 +39,7 @@ struct cert_how {
     const char *eku;   /* "serverAuth" */
     long from_s, to_s; /* offsets from now; both 0: an hour ago to in an hour */
     bool whole_chain;  /* the file holds the root too */
+    bool small;        /* without extensions */
 };
 
 void certs_new(struct certs *w);

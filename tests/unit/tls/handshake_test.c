@@ -357,6 +357,7 @@ static void long_flight_byte_by_byte(void **state)
     (void)state;
     const struct cert *root, *leaf = long_chain(&root);
     struct pq_tls_settings s = pair_settings(PQ_MODE_HYBRID, 5, leaf, root);
+    s.max_certificate_list = 80000;
     struct pair p;
     pair_new(&p, world.crypto, &s, &s, "leaf.example", PAIR_ONE_BYTE);
     pair_expect_done(&p);
@@ -371,6 +372,7 @@ static void long_flight_through_a_narrow_socket(void **state)
     (void)state;
     const struct cert *root, *leaf = long_chain(&root);
     struct pq_tls_settings s = pair_settings(PQ_MODE_HYBRID, 5, leaf, root);
+    s.max_certificate_list = 80000;
     struct pair p;
     pair_new(&p, world.crypto, &s, &s, "leaf.example", PAIR_PLAIN);
     send_most = 1000;
