@@ -18,6 +18,7 @@
 #include "proxy/view.h"
 
 enum { METRICS_MAX = 32 << 20, WAITING_MAX = 2 * PQ_ADMIN_CLIENTS_MAX };
+#define END_PATIENCE (500 * PQ_NS_PER_MS) /* for clients that are connected when it is told to end */
 
 static const char json[] = "application/json", lines[] = "application/x-ndjson", plain[] = "text/plain; charset=utf-8";
 
@@ -41,7 +42,8 @@ struct admin {
     yyjson_doc *view_read; /* what certificates point into */
     struct pq_metrics_certificate *certificates;
     size_t certificate_count;
-    int64_t asked; /* number of the last message */
+    int64_t asked;  /* number of the last message */
+    int64_t ending; /* since when; 0: it is not */
     struct waiting waiting[WAITING_MAX];
 };
 
@@ -317,8 +319,10 @@ static void heard_answer(struct admin *a, const struct pq_control_message *m)
 
 static void on_tick(struct ev_loop *loop, ev_timer *timer, int revents)
 {
-    (void)loop, (void)revents;
+    (void)revents;
     struct admin *a = timer->data;
+    if (a->ending && (pq_admin_http_quiesce(a->http) == 0 || pq_clock_ns() - a->ending > END_PATIENCE))
+        ev_break(loop, EVBREAK_ALL);
     struct pq_control_message late = {.status = PQ_E_TIMEOUT};
     snprintf(late.text, sizeof late.text, "no answer within %d s; it may still be done", PQ_ADMIN_PATIENCE);
     for (size_t i = 0; i < WAITING_MAX; i++)
@@ -399,10 +403,24 @@ static void heard_view(struct admin *a, const struct pq_control_message *m)
 }
 
 /* --- messages ---------------------------------------------------------------------------------------------------- */
+static void answer_end(struct admin *a)
+{
+    for (size_t i = 0; i < WAITING_MAX; i++)
+        if (a->waiting[i].exchange)
+            pq_admin_answer_error(TAKE(a->waiting[i].exchange), 503, "the sidecar ends");
+}
+
+/* Whoever is connected gets an answer: after an upgrade another process has the listening socket. */
 static void heard_end(struct admin *a, const struct pq_control_message *m)
 {
     (void)m;
-    ev_break(a->loop, EVBREAK_ALL);
+    if (a->ending)
+        return;
+    a->ending = pq_clock_ns();
+    answer_end(a);
+    ev_timer_stop(a->loop, &a->tick);
+    ev_timer_set(&a->tick, 0.001, 0.02);
+    ev_timer_start(a->loop, &a->tick);
 }
 
 /* In place, as in all other processes. */
@@ -457,9 +475,7 @@ static int start(struct admin *a, const struct pq_admin_how *how, struct pq_why 
 
 static void end(struct admin *a)
 {
-    for (size_t i = 0; i < WAITING_MAX; i++)
-        if (a->waiting[i].exchange)
-            pq_admin_answer_error(TAKE(a->waiting[i].exchange), 503, "the sidecar ends");
+    answer_end(a);
     pq_admin_http_free(a->http);
     drop_view(a);
     pq_control_free(&a->control);

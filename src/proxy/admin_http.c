@@ -12,6 +12,7 @@
 struct client {
     struct client *next, **link;
     int fd;
+    bool idle;       /* got its answer, and asks nothing */
     ev_tstamp since; /* its connect, or its last answer */
 };
 
@@ -19,7 +20,7 @@ struct pq_admin_http {
     struct pq_admin_http_how how;
     struct MHD_Daemon *daemon;
     struct client *clients;
-    bool unix_socket;
+    bool unix_socket, quiet;
     bool closed; /* a client's connection, in this run */
     ev_io io;
     ev_timer due, sweep;
@@ -159,6 +160,12 @@ void pq_admin_answer_error(struct pq_admin_exchange *x, int status, const char *
     pq_buf_free(&text);
 }
 
+static struct client *client_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
 static const char *field(struct MHD_Connection *c, const char *name)
 {
     return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
@@ -178,6 +185,9 @@ static enum MHD_Result begin(const struct pq_admin_http *h, struct MHD_Connectio
         return MHD_NO;
     *exchange = x;
     x->connection = c;
+    struct client *asks = client_of(c);
+    if (asks)
+        asks->idle = false;
     x->verdict = pq_admin_judge(&(struct pq_admin_request){.method = method,
                                                            .path = path,
                                                            .host = field(c, "Host"),
@@ -239,9 +249,11 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
     (void)how;
     const struct pq_admin_http *h = context;
     struct pq_admin_exchange *x = *exchange;
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    if (info && info->socket_context)
-        ((struct client *)info->socket_context)->since = ev_now(h->how.loop);
+    struct client *answered = client_of(connection);
+    if (answered) {
+        answered->since = ev_now(h->how.loop);
+        answered->idle = true;
+    }
     if (x && x->answer)
         MHD_destroy_response(x->answer);
     free(x);
@@ -294,6 +306,18 @@ int pq_admin_http_new(const struct pq_admin_http_how *how, struct pq_admin_http 
     run(h);
     *out = TAKE(h);
     return 0;
+}
+
+size_t pq_admin_http_quiesce(struct pq_admin_http *h)
+{
+    size_t count = 0;
+    int fd = h->quiet ? -1 : MHD_quiesce_daemon(h->daemon);
+    h->quiet = true;
+    pq_closep(&fd);
+    for (struct client *c = h->clients; c; c = c->next, count++)
+        if (c->idle)
+            shutdown(c->fd, SHUT_RDWR);
+    return count;
 }
 
 void pq_admin_http_free(struct pq_admin_http *h)

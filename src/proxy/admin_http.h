@@ -37,6 +37,8 @@ struct pq_admin_http_how {
 };
 PQ_MUST_CHECK int pq_admin_http_new(const struct pq_admin_http_how *how, struct pq_admin_http **out,
                                     struct pq_why *why);
+/* Takes no more clients; those that there are may finish their request. Gives how many there are. */
+size_t pq_admin_http_quiesce(struct pq_admin_http *h);
 /* All exchanges must have been answered. */
 void pq_admin_http_free(struct pq_admin_http *h);
 PQ_DEFINE_FREEP(struct pq_admin_http, pq_admin_http_free)

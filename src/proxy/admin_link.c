@@ -249,12 +249,18 @@ void pq_admin_link_tell(struct pq_supervisor *s, const struct pq_control_message
     pq_child_tell(&s->admin.child, m);
 }
 
+void pq_admin_link_dismiss(struct pq_supervisor *s)
+{
+    const struct pq_control_message m = {.type = PQ_CONTROL_END};
+    ev_timer_stop(s->loop, &s->admin.again);
+    pq_child_tell(&s->admin.child, &m);
+}
+
 void pq_admin_link_end(struct pq_supervisor *s)
 {
     struct pq_child *c = &s->admin.child;
-    const struct pq_control_message m = {.type = PQ_CONTROL_END};
     int status;
-    pq_child_tell(c, &m);
+    pq_admin_link_dismiss(s);
     for (int waited = 0; c->pid && waited < END_PATIENCE && !pq_child_reap(c, &status); waited += 5)
         usleep(5000);
     if (c->pid && kill(c->pid, SIGKILL) == 0)

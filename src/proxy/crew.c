@@ -128,7 +128,9 @@ static void retire(struct pq_supervised *w)
 {
     struct pq_control_message m = {.type = PQ_CONTROL_RETIRE};
     w->wanted = false;
-    w->supervisor->shared->worker[w->slot].wanted = 0;
+    /* After an upgrade the other supervisor has workers: whoever still asks our admin process finds it ready. */
+    if (w->supervisor->phase != PQ_RETIRING)
+        w->supervisor->shared->worker[w->slot].wanted = 0;
     ev_timer_stop(w->supervisor->loop, &w->again);
     pq_child_tell(&w->child, &m);
 }

@@ -174,12 +174,11 @@ void pq_supervisor_drain(struct pq_supervisor *s, const char *cause)
 void pq_supervisor_retire(struct pq_supervisor *s)
 {
     s->phase = PQ_RETIRING;
-    s->shared->state = PQ_SHARED_DRAINING;
     ev_timer_stop(s->loop, &s->look);
     ev_timer_stop(s->loop, &s->keys);
     pq_listening_forget(&s->listening);
     pq_listening_forget(&s->admin.listening);
-    pq_admin_link_end(s);
+    pq_admin_link_dismiss(s);
     pq_crew_retire(s);
     pq_supervisor_look(s);
 }

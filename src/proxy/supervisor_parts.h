@@ -177,6 +177,8 @@ void pq_admin_link_loaded(struct pq_supervisor *s, int e, const struct pq_why *w
 void pq_admin_link_listed(struct pq_supervisor *s);
 void pq_admin_link_tell(struct pq_supervisor *s, const struct pq_control_message *m);
 void pq_admin_link_reap(struct pq_supervisor *s);
+/* Another supervisor's answers from now on. */
+void pq_admin_link_dismiss(struct pq_supervisor *s);
 /* Ends it and waits for that. */
 void pq_admin_link_end(struct pq_supervisor *s);
 /* Of this process alone; its path goes only where it ends too. */

@@ -313,6 +313,29 @@ def test_it_ends_with_its_supervisor(both):
           "its end")
 
 
+def test_an_upgrade_is_not_felt(both, pqplane, tmp_path):
+    b = both()
+    admin = b.admins[0]
+    kept = http.client.HTTPConnection(admin.address, timeout=PATIENCE)
+    kept.request("GET", "/healthz")
+    assert kept.getresponse().read()
+    before = b.ingress.supervisor
+    os.kill(before, signal.SIGUSR2)
+    try:
+        while not b.ingress.log("replaced"):
+            assert admin.get("/healthz")["healthy"] is True
+        b.ingress.supervisor = b.ingress.log("replaced")[0]["pid"]
+        assert admin.get("/ready")["ready"] is True
+        assert admin.get("/config")["generation"] == 1
+        b.once()
+        until(lambda: admin.metric('pqplane_connections_ended_total{direction="ingress",reason="end"}') == 1, "its end")
+        b.ingress.program.process.wait(PATIENCE)
+    finally:
+        if b.ingress.supervisor != before:
+            os.kill(b.ingress.supervisor, signal.SIGTERM)
+            until(lambda: not os.path.exists(f"/proc/{b.ingress.supervisor}"), "its end")
+
+
 # --- connections ----------------------------------------------------------------------------------------------------
 
 

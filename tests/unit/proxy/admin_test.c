@@ -298,6 +298,24 @@ static void an_end_answers_all(void **state)
     assert_string_equal(answer(fd, 503), "{\"error\":\"the sidecar ends\"}\n");
 }
 
+/* Its listening socket lives on elsewhere: who is connected already must not pay for that. */
+static void who_is_connected_at_the_end_is_answered(void **state)
+{
+    struct world *w = *state;
+    static const char request[] = "GET /log-level HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    char text[1000];
+    int quiet = client(w), kept = client(w);
+    assert_int_equal(write(kept, request, sizeof request - 1), sizeof request - 1);
+    assert_true(read(kept, text, sizeof text) > 0);
+    say(w, PQ_CONTROL_END, 0, 0, "", -1);
+    assert_int_equal(read(kept, text, sizeof text), 0);
+    assert_int_equal(write(quiet, request, sizeof request - 1), sizeof request - 1);
+    assert_true(read(quiet, text, sizeof text) > 0);
+    assert_memory_equal(text, "HTTP/1.1 200", 12);
+    close(quiet);
+    close(kept);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -310,6 +328,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(connections_are_asked_for_once_at_a_time, begin, end),
         cmocka_unit_test_setup_teardown(who_asks_and_leaves_harms_nobody, begin, end),
         cmocka_unit_test_setup_teardown(an_end_answers_all, begin, end),
+        cmocka_unit_test_setup_teardown(who_is_connected_at_the_end_is_answered, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
