@@ -31,6 +31,13 @@ OURS = ["tunnel", "connection", "warm"]
 PEERS = ["nginx", "haproxy", "nghttpx"]
 
 
+NEVER = 1e9  # µs, where nothing was answered at all
+
+
+def p99(result):
+    return result["latencies"].get("p99_us", NEVER)
+
+
 class Bench:
     def __init__(self, stage, report, quick):
         self.stage, self.report, self.quick = stage, report, quick
@@ -166,8 +173,8 @@ class Bench:
             at = f"new_at_{rate}"
             self.report.figure(f"{at}.errors", name, r["failed"], "requests")
             self.report.figure(f"{at}.answered", name, r["answered"], "requests")
-            self.report.figure(f"{at}.median", name, r["latencies"].get("median_us", 0), "us")
-            self.report.figure(f"{at}.p99", name, r["latencies"].get("p99_us", 0), "us")
+            self.report.figure(f"{at}.median", name, r["latencies"].get("median_us", NEVER), "us")
+            self.report.figure(f"{at}.p99", name, p99(r), "us")
             self.report.figure(f"{at}.generator_cpu", name, 100 * r["cpu_seconds"] / max(r["seconds"], seconds), "percent")
             if name in ("tunnel", "connection"):
                 self.report.goal(f"{name}.{at}.errors", "=0", r["failed"], r["failed"] == 0)
@@ -271,8 +278,7 @@ class Bench:
             time.sleep(0.5)
             beside = kept(path)
             r = paths.finish(p)
-            return {"p99_alone": alone["latencies"]["p99_us"], "p99_beside": beside["latencies"]["p99_us"],
-                    "p99_more": beside["latencies"]["p99_us"] - alone["latencies"]["p99_us"],
+            return {"p99_alone": p99(alone), "p99_beside": p99(beside), "p99_more": p99(beside) - p99(alone),
                     "handshakes": r["answered"] / r["seconds"], "failed": alone["failed"] + beside["failed"],
                     "strangers_failed": r["failed"], "generator_cpu": 100 * r["cpu_seconds"] / r["seconds"]}
 
@@ -318,7 +324,7 @@ class Bench:
 
         def half():
             r = self.stage.traffic(path.port, "--connections", 20, "--rate", rate, "--seconds", seconds)
-            return r["answered"] / max(r["seconds"], seconds), r["latencies"]["p99_us"], r["failed"]
+            return r["answered"] / max(r["seconds"], seconds), p99(r), r["failed"]
 
         alone, alone_p99, _ = half()
         p = self.stage.popen("replay", "--to", f"127.0.0.1:{path.tls}", "--seconds", seconds + 1, "--group", paths.GROUP,
@@ -333,7 +339,7 @@ class Bench:
         r = paths.finish(p)
         return {"goodput_alone": alone, "goodput_beside": beside, "goodput_kept": 100 * beside / alone, "p99_alone": alone_p99,
                 "p99_beside": beside_p99, "failed": failed, "known_let_in": 100 * known["answered"] / max(1, known["requests"]),
-                "known_p99": known["latencies"].get("p99_us", 0), "hellos": r["attempts"] / r["seconds"],
+                "known_p99": p99(known), "hellos": r["attempts"] / r["seconds"],
                 "hellos_answered": r["answered"] / r["seconds"], "generator_cpu": 100 * r["cpu_seconds"] / r["seconds"]}
 
 
