@@ -1,5 +1,6 @@
 """What the proxy's tests share: certificates, a proxy in front of a function, functions and peers made of sockets."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -81,8 +82,12 @@ class Proxy:
 
     @property
     def workers(self):
-        named = lambda pid: pathlib.Path(f"/proc/{pid}/comm").read_text().startswith("pqplane:")
-        return [pid for pid in children(self.supervisor) if named(pid)]
+        found = []
+        for pid in children(self.supervisor):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it may end meanwhile
+                if pathlib.Path(f"/proc/{pid}/comm").read_text().startswith("pqplane:"):
+                    found.append(pid)
+        return found
 
     @property
     def pid(self):
