@@ -19,7 +19,7 @@ enum {
 
 static struct pq_connections *set_of(const struct pq_carried *s) { return s->loop->set; }
 static enum pq_proxy_direction direction(const struct pq_carried *s) { return s->route->how->direction; }
-static ev_tstamp now(const struct pq_carried *s) { return ev_now(set_of(s)->loop); }
+static double now(const struct pq_carried *s) { return s->loop->now; }
 
 /* --- its life ----------------------------------------------------------------------------------------------------- */
 static struct pq_tunnel_address pack_address(const struct pq_address *a)
@@ -54,7 +54,7 @@ int pq_carried_new(struct pq_tunnel_loop *l, struct pq_route *route, struct pq_t
     pq_generation_keep(route->of);
     s->started = pq_clock_ns();
     s->local = pack_address(local);
-    s->active = ev_now(l->set->loop);
+    s->active = l->now;
     ev_io_init(&s->io, on_io, fd, EV_READ);
     s->io.data = s;
     TAILQ_INSERT_TAIL(&l->streams, s, of_loop);
@@ -62,6 +62,13 @@ int pq_carried_new(struct pq_tunnel_loop *l, struct pq_route *route, struct pq_t
     pq_metrics_stream_opened(l->set->counters, route->how->direction);
     *out = s;
     return 0;
+}
+
+void pq_carried_move(struct pq_carried *s, struct pq_route *route)
+{
+    pq_generation_keep(route->of);
+    pq_generation_free(s->route->of);
+    s->route = route;
 }
 
 void pq_carried_join(struct pq_carried *s, struct pq_tunnel *t, int32_t id)
@@ -123,6 +130,7 @@ void pq_carried_touch(struct pq_carried *s)
 
 void pq_carried_fail(struct pq_carried *s, enum pq_proxy_end why, uint32_t code, const char *detail)
 {
+    s->news = true;
     if (s->over)
         return;
     s->over = true;
@@ -194,10 +202,15 @@ static void finish(struct pq_carried *s)
 }
 
 /* --- from the tunnel to the local socket -------------------------------------------------------------------------- */
+/* Not for every few bytes: nghttp2 says WINDOW_UPDATE at half of the window, and has that soon enough. */
 static void window_back(struct pq_carried *s, size_t n)
 {
-    if (s->id && nghttp2_session_consume_stream(s->tunnel->h2, s->id, n) < 0)
+    s->taken += n;
+    if (s->taken < s->loop->rings.size / 8)
+        return;
+    if (s->id && nghttp2_session_consume_stream(s->tunnel->h2, s->id, s->taken) < 0)
         s->tunnel->starved = true;
+    s->taken = 0;
 }
 
 static void delivered(struct pq_carried *s, size_t n)
@@ -289,7 +302,8 @@ void pq_carried_gathered(struct pq_tunnel_loop *l)
     l->gather.stream = NULL;
     for (int i = 0; i < l->gather.count; i++)
         total += l->gather.at[i].iov_len;
-    ssize_t n = sendmsg(s->fd, &m, MSG_NOSIGNAL);
+    ssize_t n = l->gather.count == 1 ? send(s->fd, l->gather.at[0].iov_base, total, MSG_NOSIGNAL)
+                                     : sendmsg(s->fd, &m, MSG_NOSIGNAL);
     if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
         sink_failed(s, errno, total);
         return;
@@ -356,8 +370,10 @@ nghttp2_ssize pq_carried_pull(nghttp2_session *h2, int32_t id, uint8_t *buf, siz
     if (s->done || s->over || s->out != PQ_FLOW_OPEN || !s->can_read)
         return defer(s);
     pq_carried_touch(s);
-    if (s->round == t->round)
+    if (s->round == t->round) {
+        t->more = true;
         return defer(s); /* others first; it is asked again in the next round */
+    }
     if (used + LEAST_ROOM > PQ_TUNNEL_OUT) {
         t->more = true;
         return NGHTTP2_ERR_PAUSE;
@@ -376,6 +392,7 @@ nghttp2_ssize pq_carried_pull(nghttp2_session *h2, int32_t id, uint8_t *buf, siz
     if (e == PQ_E_CLOSED) {
         *flags |= NGHTTP2_DATA_FLAG_EOF;
         s->out = PQ_FLOW_ENDED;
+        s->news = true;
     }
     s->round = t->round;
     s->pulled += n;
@@ -411,6 +428,7 @@ void pq_carried_closed(struct pq_carried *s, uint32_t code, bool lost)
     struct pq_tunnel *t = s->tunnel;
     bool end_came = s->in == PQ_FLOW_FLUSHING || s->in == PQ_FLOW_ENDED;
     s->id = 0;
+    s->news = true;
     t->streams--;
     if (s->done) {
         TAILQ_REMOVE(&t->gone, s, of_loop);
@@ -472,6 +490,7 @@ static void resume(struct pq_carried *s)
 
 bool pq_carried_step(struct pq_carried *s)
 {
+    s->news = false;
     if (s->done)
         return true;
     if (s->out == PQ_FLOW_BROKEN && !s->over)
@@ -613,6 +632,7 @@ static void on_io(struct ev_loop *loop, ev_io *w, int revents)
 {
     (void)loop;
     struct pq_carried *s = w->data;
+    pq_tunnel_loop_clock(s->loop);
     if (s->connecting) {
         connect_ready(s);
     } else {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "proxy/closing.h"
@@ -15,6 +16,8 @@
 /* A tunnel's age at which the next one is opened, as a part of the most: not all at the same moment. */
 #define AGE_FROM 0.85
 #define AGE_TO   0.95
+/* Seconds that a tunnel lives at least, though a certificate ends sooner. */
+#define AGE_LEAST 10.
 
 /* What the peer showed: it stays so until the configuration is read anew. */
 enum mode { UNKNOWN, TUNNEL, ALONE };
@@ -24,13 +27,14 @@ struct pq_tunnels {
     struct pq_tunnel_loop *loop;
     struct pq_route *route;
     enum mode mode;
+    bool was_alone; /* before the latest reload: nobody waits to learn whether it still is */
     bool retired;
     bool doubtful; /* the latest attempt failed, or there was none */
     struct pq_tunnel_list own;
     struct pq_carried_list waiting; /* in the order of their deadlines */
     ev_timer redial;
     double backoff;
-    ev_tstamp dialled;
+    double dialled;
     char failure[512]; /* of the latest attempt */
     nghttp2_nv request[2];
     uint64_t random;
@@ -57,6 +61,8 @@ static struct pq_tunnel *least_loaded(struct pq_tunnels *o)
         best = t;
     return best;
 }
+
+bool pq_tunnels_awaited(const struct pq_tunnels *o) { return !TAILQ_EMPTY(&o->waiting); }
 
 /* False where there is no tunnel for it now. */
 static bool open_stream(struct pq_tunnels *o, struct pq_carried *s)
@@ -255,7 +261,8 @@ static void dial_one(struct pq_tunnels *o)
 {
     struct pq_tunnel *t;
     struct pq_why why = {""};
-    o->dialled = ev_now(loop_of(o));
+    pq_tunnel_loop_clock(o->loop);
+    o->dialled = o->loop->now;
     if (pq_tunnel_new(o->loop, o->route, o, &t) < 0) {
         redial_after(o, BACKOFF_MOST);
         return;
@@ -279,7 +286,7 @@ static void dial(struct pq_tunnels *o)
 {
     int64_t have = 0, opening = 0, want = config_of(o)->tunnel.connections;
     struct pq_tunnel *t;
-    if (o->retired || o->mode == ALONE || o->loop->set->draining)
+    if (o->retired || o->mode == ALONE || (o->loop->set->draining && TAILQ_EMPTY(&o->waiting)))
         return;
     TAILQ_FOREACH(t, &o->own, of_owner)
     {
@@ -293,7 +300,7 @@ static void dial(struct pq_tunnels *o)
 /* Somebody waits: an attempt that was put off comes now. */
 static void hurry(struct pq_tunnels *o)
 {
-    double since = ev_now(loop_of(o)) - o->dialled;
+    double since = o->loop->now - o->dialled;
     if (!ev_is_active(&o->redial))
         dial(o);
     else if (ev_timer_remaining(loop_of(o), &o->redial) > HURRY)
@@ -320,10 +327,25 @@ static void retire_aged(struct pq_tunnels *o)
     }
 }
 
+/* Seconds until the next one takes its place: before the most that is configured, and before either certificate ends.
+ * Close to that end, when the next one's is the same, not at every moment. */
+static double lifetime(struct pq_tunnels *o, const struct pq_tunnel *t)
+{
+    double most = (double)config_of(o)->tunnel.max_age / 1e9;
+    int64_t ends[] = {t->tls ? pq_tls_info(t->tls)->not_after : 0,
+                      o->route->tunnel_tls ? pq_tls_context_not_after(o->route->tunnel_tls) : 0};
+    for (size_t i = 0; i < PQ_COUNT(ends); i++) {
+        double left = (double)(ends[i] - (int64_t)time(NULL));
+        left = left < AGE_LEAST ? AGE_LEAST : left;
+        most = ends[i] && left < most ? left : most;
+    }
+    return most * (AGE_FROM + (AGE_TO - AGE_FROM) * spread(o));
+}
+
 void pq_tunnels_opened(struct pq_tunnel *t)
 {
     struct pq_tunnels *o = t->owner;
-    double age = (double)config_of(o)->tunnel.max_age / 1e9 * (AGE_FROM + (AGE_TO - AGE_FROM) * spread(o));
+    double age = lifetime(o, t);
     t->state = PQ_TUNNEL_OPEN;
     o->mode = TUNNEL;
     o->doubtful = false;
@@ -334,9 +356,9 @@ void pq_tunnels_opened(struct pq_tunnel *t)
                          t->took_handshake);
     pq_tunnel_opened(t);
     retire_aged(o);
+    serve_waiting(o);
     if (o->retired || o->loop->set->draining)
         pq_tunnel_drain(t);
-    serve_waiting(o);
     dial(o);
 }
 
@@ -455,27 +477,87 @@ void pq_tunnels_retire(struct pq_tunnels *o)
     free_if_done(o);
 }
 
-void pq_tunnels_use(struct pq_connections *set, struct pq_generation *before, struct pq_generation *now)
+/* --- another generation ------------------------------------------------------------------------------------------- */
+/* Asks for the same. */
+static bool goes_on(const struct pq_route *before, const struct pq_route *now)
 {
-    for (size_t i = 0; i < now->count; i++) {
-        struct pq_route *r = &now->routes[i];
+    return now->tunnels && strcmp(authority(before->how), authority(now->how)) == 0;
+}
+
+static bool leads_to(const struct pq_route *r, const struct pq_address *peer)
+{
+    for (size_t i = 0; i < r->how->target.count; i++)
+        if (pq_address_equal(&r->how->target.places[i].at, peer))
+            return true;
+    return false;
+}
+
+static void adopt_waiting(struct pq_tunnels *o, struct pq_tunnels *from)
+{
+    struct pq_carried *s;
+    while ((s = TAILQ_FIRST(&from->waiting))) {
+        TAILQ_REMOVE(&from->waiting, s, of_waiting);
+        TAILQ_INSERT_TAIL(&o->waiting, s, of_waiting);
+        s->owner = o;
+        pq_carried_move(s, o->route);
+    }
+}
+
+/* What it carries moves with it. */
+static void adopt(struct pq_tunnels *o, struct pq_tunnel *t)
+{
+    TAILQ_REMOVE(&t->owner->own, t, of_owner);
+    TAILQ_INSERT_TAIL(&o->own, t, of_owner);
+    t->owner = o;
+    t->aged = true; /* new ones have the new certificates */
+    o->mode = TUNNEL;
+    o->doubtful = false;
+}
+
+/* Tunnels that are open by then: what is still being opened has the old certificates, and ends. */
+void pq_tunnels_inherit(struct pq_tunnel *t, struct pq_route *now)
+{
+    if (t->state == PQ_TUNNEL_OPEN && goes_on(t->route, now) && leads_to(now, &t->peer))
+        adopt(now->tunnels, t);
+}
+
+static void make_tunnels(struct pq_connections *set, struct pq_generation *g)
+{
+    for (size_t i = 0; i < g->count; i++) {
+        struct pq_route *r = &g->routes[i];
         if (r->tunnel_tls && pq_tunnels_new(set, r, &r->tunnels) < 0)
             pq_log(PQ_LOG_ERROR, "no tunnels", "route", pq_s(r->how->name), "reason",
                    pq_s(pq_proxy_end_label(PQ_PROXY_MEMORY)), NULL);
     }
-    for (size_t i = 0; before && i < before->count; i++)
-        pq_tunnels_retire(TAKE(before->routes[i].tunnels));
 }
 
+void pq_tunnels_use(struct pq_connections *set, struct pq_generation *before, struct pq_generation *now)
+{
+    make_tunnels(set, now);
+    pq_tunnel_loop_use(set, now);
+    pq_tunnel_recheck_all(set, now);
+    for (size_t i = 0; before && i < before->count; i++) {
+        struct pq_tunnels *o = before->routes[i].tunnels;
+        struct pq_route *r = pq_generation_route(now, before->routes[i].how);
+        if (o && r && goes_on(&before->routes[i], r)) {
+            r->tunnels->was_alone = o->mode == ALONE || o->was_alone;
+            adopt_waiting(r->tunnels, o);
+        }
+        pq_tunnels_retire(TAKE(before->routes[i].tunnels));
+    }
+}
+
+/* --- local connections -------------------------------------------------------------------------------------------- */
 int pq_tunnels_carry(struct pq_tunnels *o, int fd, const struct pq_address *from)
 {
     struct pq_carried *s;
-    if (o->mode == ALONE || o->retired)
+    if (o->mode == ALONE || o->retired || (o->mode == UNKNOWN && o->was_alone))
         return PQ_E_UNSUPPORTED;
+    pq_tunnel_loop_clock(o->loop);
     TRY(pq_carried_new(o->loop, o->route, o, fd, from, &s));
     if (open_stream(o, s))
         return 0;
-    s->deadline = ev_now(loop_of(o)) + (double)config_of(o)->timeouts.connect / 1e9;
+    s->deadline = o->loop->now + (double)config_of(o)->timeouts.connect / 1e9;
     wait_for_tunnel(o, s);
     hurry(o);
     return 0;
@@ -492,7 +574,7 @@ void pq_tunnels_sweep(struct pq_tunnels *o)
     struct pq_carried *s;
     char detail[640];
     serve_waiting(o);
-    while ((s = TAILQ_FIRST(&o->waiting)) && ev_now(loop_of(o)) > s->deadline) {
+    while ((s = TAILQ_FIRST(&o->waiting)) && o->loop->now > s->deadline) {
         snprintf(detail, sizeof detail, "no tunnel to the peer within timeouts.connect%s%s",
                  o->failure[0] ? "; the latest attempt: " : "", o->failure);
         pq_carried_fail(s, PQ_PROXY_NO_TUNNEL, 0, detail);

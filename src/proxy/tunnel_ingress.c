@@ -22,13 +22,12 @@ void pq_tunnel_refused(struct pq_tunnel *t, enum pq_proxy_end why, const char *d
     (void)pq_tunnel_spend(t, REFUSAL_COST, "bad HEADERS"); /* judged with the next frame */
 }
 
-/* The answer and the end of both directions. */
+/* The answer and our end; the other direction is reset once that has gone out (on_sent()), or nghttp2 would drop it. */
 static bool answer(struct pq_tunnel *t, int32_t id, const char *status)
 {
     nghttp2_nv field = {(uint8_t *)(uintptr_t)":status", (uint8_t *)(uintptr_t)status, 7, strlen(status),
                         NGHTTP2_NV_FLAG_NONE};
-    return nghttp2_submit_response2(t->h2, id, &field, 1, NULL) == 0 &&
-           nghttp2_submit_rst_stream(t->h2, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR) == 0;
+    return nghttp2_submit_response2(t->h2, id, &field, 1, NULL) == 0;
 }
 
 static bool reset(struct pq_tunnel *t, int32_t id, uint32_t code)

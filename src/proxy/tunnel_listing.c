@@ -27,7 +27,7 @@ static int tell_of_tunnel(const struct pq_tunnel *t, struct pq_buf *out)
                                .bytes_up = t->up,
                                .bytes_down = t->down,
                                .age_ns = pq_clock_ns() - t->started,
-                               .idle_s = t->heard ? ev_now(s->loop) - t->heard : 0,
+                               .idle_s = t->heard ? t->loop->now - t->heard : 0,
                                .tunnel = (uint64_t)t->id};
     return pq_row_write(&row, out);
 }
@@ -50,7 +50,7 @@ static int tell_of_stream(const struct pq_carried *c, struct pq_buf *out)
                                .bytes_up = c->pulled,
                                .bytes_down = c->delivered,
                                .age_ns = pq_clock_ns() - c->started,
-                               .idle_s = ev_now(s->loop) - c->active,
+                               .idle_s = c->loop->now - c->active,
                                .tunnel = (uint64_t)c->tunnel_id};
     return pq_row_write(&row, out);
 }

@@ -18,6 +18,9 @@ enum {
 #define SWEEP_MAX  5.
 #define QUIET      15. /* seconds without a byte before a tunnel's peer is asked, and for its answer */
 
+/* Not the loop's own, which a clock that is set moves. */
+void pq_tunnel_loop_clock(struct pq_tunnel_loop *l) { l->now = (double)pq_clock_ns() / 1e9; }
+
 /* --- the turn's end ----------------------------------------------------------------------------------------------- */
 static void on_again(struct ev_loop *loop, ev_idle *w, int revents) { (void)loop, (void)w, (void)revents; }
 
@@ -27,11 +30,15 @@ static void on_flush(struct ev_loop *loop, ev_prepare *w, int revents)
     struct pq_tunnel_loop *l = w->data;
     struct pq_tunnel *t;
     l->turn++;
+    pq_tunnel_loop_clock(l);
     while ((t = TAILQ_FIRST(&l->dirty)) && t->flushed != l->turn) {
+        t->flushed = l->turn;
+        if (!pq_tunnel_pump(t))
+            continue;
+        /* What the pump itself touched, it has done. */
         TAILQ_REMOVE(&l->dirty, t, of_dirty);
         t->dirty = false;
-        t->flushed = l->turn;
-        if (pq_tunnel_pump(t) && (t->can_read || (t->more && t->can_write)))
+        if (pq_tunnel_wants_pump(t))
             pq_tunnel_touch(t);
     }
     if (TAILQ_EMPTY(&l->dirty))
@@ -55,7 +62,7 @@ static void set_sweep(struct pq_tunnel_loop *l)
 /* False where the tunnel has ended. */
 static bool ask_quiet(struct pq_tunnel *t)
 {
-    ev_tstamp now = ev_now(t->loop->set->loop);
+    double now = t->loop->now;
     if (!t->h2 || t->state == PQ_TUNNEL_CLOSING || now < t->heard + QUIET)
         return true;
     if (t->asked == 0) {
@@ -77,6 +84,7 @@ static void on_sweep(struct ev_loop *loop, ev_timer *w, int revents)
     struct pq_carried *s, *next;
     struct pq_tunnel *t, *after;
     struct pq_tunnels *o;
+    pq_tunnel_loop_clock(l);
     for (s = TAILQ_FIRST(&l->streams); s; s = next) {
         next = TAILQ_NEXT(s, of_loop);
         pq_carried_sweep(s);
@@ -138,6 +146,14 @@ static void start_watchers(struct pq_tunnel_loop *l)
     set_sweep(l);
 }
 
+/* A ring holds a whole window, also one that was granted before: it never shrinks. */
+void pq_tunnel_loop_use(struct pq_connections *set, const struct pq_generation *g)
+{
+    size_t window = (size_t)g->config.limits.buffer;
+    if (set->tunnels && window > set->tunnels->rings.size)
+        pq_ring_pool_resize(&set->tunnels->rings, window);
+}
+
 struct pq_tunnel_loop *pq_tunnel_loop_of(struct pq_connections *set)
 {
     if (set->tunnels)
@@ -147,6 +163,7 @@ struct pq_tunnel_loop *pq_tunnel_loop_of(struct pq_connections *set)
         return NULL;
     size_t window = (size_t)set->config->limits.buffer;
     l->set = set;
+    pq_tunnel_loop_clock(l);
     l->rings.size = window > FIRST_WINDOW ? window : FIRST_WINDOW;
     TAILQ_INIT(&l->tunnels);
     TAILQ_INIT(&l->dirty);

@@ -58,6 +58,7 @@ struct pq_tunnel_loop {
         struct iovec at[PQ_TUNNEL_GATHER];
         int count;
     } gather;
+    double now; /* monotonic, in seconds: this turn's */
     int64_t tunnel_count, last_id;
     /* The next ones that pq_tunnel_rows() tells of. */
     struct pq_tunnel *listed_tunnel;
@@ -93,6 +94,11 @@ struct pq_tunnel {
     ev_io io;
     unsigned watched;
     ev_timer timer; /* of the state */
+    struct {        /* a reload no longer allows the peer */
+        ev_timer timer;
+        enum pq_tls_reason reason;
+        char *detail; /* NULL: it does */
+    } doom;
     nghttp2_session *h2;
     struct {
         uint8_t *at; /* PQ_TUNNEL_OUT + PQ_TUNNEL_OUT_SPARE bytes, or NULL while it holds nothing */
@@ -101,10 +107,12 @@ struct pq_tunnel {
     bool can_read, can_write;
     unsigned read_on, write_on; /* which readiness lets the next read or write go on */
     bool dirty, said_last;
-    bool aged;           /* another takes its place as soon as that is open */
-    bool abandoned;      /* in its handshake: it ends once the thread has given it back */
-    bool room;           /* a stream ended */
+    bool aged;      /* another takes its place as soon as that is open */
+    bool abandoned; /* in its handshake: it ends once the thread has given it back */
+    bool room;      /* a stream ended */
+    bool said_goaway;
     uint32_t said_error; /* of our GOAWAY */
+    size_t came;         /* bytes whose window on the connection is not yet given back */
     bool more;           /* there is more to send than found room */
     bool starved;        /* memory ran out where nothing could be said */
     struct pq_carried_list touched;
@@ -120,11 +128,11 @@ struct pq_tunnel {
     } request;
     struct { /* what a peer may do that moves nothing */
         double left;
-        ev_tstamp at;
+        double at;
         const char *broken; /* the frame that was one too many */
     } calm;
-    ev_tstamp heard, asked; /* when something came last; when PING went out that is not answered, or 0 */
-    uint32_t goaway;        /* the peer's error code */
+    double heard, asked; /* when something came last; when PING went out that is not answered, or 0 */
+    uint32_t goaway;     /* the peer's error code */
     bool goaway_came, settings_came;
     int64_t started, took_connect, took_handshake, phase_started; /* ns */
     char lost_text[512];                                          /* addresses of lost local connections */
@@ -139,6 +147,7 @@ struct pq_carried {
     int64_t tunnel_id;
     int32_t id; /* 0: not one of nghttp2's */
     int fd;     /* -1: none */
+    bool news;  /* its state changed since the last step */
     bool done;  /* the local side is closed */
     ev_io io;
     uint8_t watched;
@@ -160,8 +169,9 @@ struct pq_carried {
     struct pq_ring ring; /* to the local socket */
     uint64_t pulled;     /* bytes given to the tunnel */
     uint64_t delivered;  /* to the local socket */
-    ev_tstamp active;    /* when something last moved */
-    ev_tstamp deadline;  /* for a tunnel or the function */
+    size_t taken;        /* bytes whose window on the stream is not yet given back */
+    double active;       /* when something last moved */
+    double deadline;     /* for a tunnel or the function */
     int64_t started, took_connect;
     struct pq_tunnel_address local;
     struct pq_upstream_try attempt; /* to connect to the function */
@@ -171,7 +181,8 @@ struct pq_carried {
 /* --- a loop's ----------------------------------------------------------------------------------------------------- */
 /* Made when it is first needed. NULL: out of memory. */
 struct pq_tunnel_loop *pq_tunnel_loop_of(struct pq_connections *set);
-void pq_tunnel_loop_touch(struct pq_tunnel_loop *l);
+void pq_tunnel_loop_clock(struct pq_tunnel_loop *l);
+void pq_tunnel_loop_use(struct pq_connections *set, const struct pq_generation *g);
 /* Streams that wait for a time are looked at ten times a second, others seldom. */
 void pq_tunnel_loop_timed(struct pq_tunnel_loop *l, struct pq_carried *s, bool on);
 
@@ -190,6 +201,8 @@ void pq_tunnel_touch(struct pq_tunnel *t);
 void pq_tunnel_drain(struct pq_tunnel *t);
 /* False where it has ended. */
 bool pq_tunnel_pump(struct pq_tunnel *t);
+/* There is more to do than the last pump did. */
+bool pq_tunnel_wants_pump(const struct pq_tunnel *t);
 bool pq_tunnel_takes_streams(const struct pq_tunnel *t);
 /* No function: stops it. */
 void pq_tunnel_set_timer(struct pq_tunnel *t, double after, void (*expired)(struct ev_loop *, ev_timer *, int));
@@ -197,6 +210,8 @@ void pq_tunnel_set_timer(struct pq_tunnel *t, double after, void (*expired)(stru
 void pq_tunnel_end(struct pq_tunnel *t, enum pq_proxy_end why, const char *detail);
 /* TLS gave the error e. */
 void pq_tunnel_end_tls(struct pq_tunnel *t, int e);
+/* A reload's rules: who is no longer allowed is drained, and ends after timeouts.grace. */
+void pq_tunnel_recheck_all(struct pq_connections *set, struct pq_generation *now);
 /* GOAWAY and the like, as far as the socket takes it now. */
 void pq_tunnel_last_words(struct pq_tunnel *t);
 PQ_MUST_CHECK int pq_tunnel_callbacks(nghttp2_session_callbacks **out);
@@ -207,6 +222,8 @@ bool pq_tunnel_spend(struct pq_tunnel *t, double cost, const char *what);
 /* Of a local descriptor, which is still the caller's where it fails. */
 PQ_MUST_CHECK int pq_carried_new(struct pq_tunnel_loop *l, struct pq_route *route, struct pq_tunnels *owner, int fd,
                                  const struct pq_address *local, struct pq_carried **out);
+/* The route of another generation. */
+void pq_carried_move(struct pq_carried *s, struct pq_route *route);
 /* It has become one of the tunnel's. */
 void pq_carried_join(struct pq_carried *s, struct pq_tunnel *t, int32_t id);
 /* The tunnel has nothing more to do with it. */
@@ -251,7 +268,9 @@ void pq_tunnels_changed(struct pq_tunnel *t); /* it has room, or takes no more *
 void pq_tunnels_ended(struct pq_tunnel *t, enum pq_proxy_end why, const char *detail);
 void pq_tunnels_again(struct pq_carried *s); /* refused before anything of it had gone: another tunnel may take it */
 void pq_tunnels_sweep(struct pq_tunnels *o);
-void pq_tunnels_left(struct pq_carried *s); /* it no longer waits */
+bool pq_tunnels_awaited(const struct pq_tunnels *o);                /* somebody waits */
+void pq_tunnels_left(struct pq_carried *s);                         /* it no longer waits */
+void pq_tunnels_inherit(struct pq_tunnel *t, struct pq_route *now); /* a reload keeps it */
 struct pq_tunnels *pq_tunnels_next(struct pq_tunnels *o);
 void pq_tunnels_free(struct pq_tunnels *o);
 

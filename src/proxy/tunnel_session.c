@@ -14,6 +14,7 @@ enum {
     RECORD_MAX = 16384,  /* RFC 8446, section 5.1 */
     FIELDS_MAX = 4096,   /* bytes of a head's fields, counted as RFC 9113, section 6.5.2, does */
     FIELD_OVERHEAD = 32, /* section 6.5.2 */
+    CAME_MOST = 1 << 20, /* bytes that came before nghttp2 is told to open the connection's window again */
     WINDOW = 1 << 30,    /* of the connection: the streams' windows bound what there is to keep */
     CALM_BURST = 4000,   /* see pq_tunnel_spend() */
     CALM_RATE = 500,     /* a second */
@@ -48,12 +49,13 @@ int pq_tunnel_new(struct pq_tunnel_loop *l, struct pq_route *route, struct pq_tu
                             .read_on = PQ_RELAY_READ,
                             .write_on = PQ_RELAY_WRITE,
                             .started = pq_clock_ns(),
-                            .calm = {.left = CALM_BURST, .at = ev_now(l->set->loop)}};
+                            .calm = {.left = CALM_BURST, .at = l->now}};
     TAILQ_INIT(&t->touched);
     TAILQ_INIT(&t->gone);
     ev_init(&t->io, on_io);
     ev_init(&t->timer, NULL);
-    t->io.data = t->timer.data = t;
+    ev_init(&t->doom.timer, NULL);
+    t->io.data = t->timer.data = t->doom.timer.data = t;
     pq_generation_keep(route->of);
     TAILQ_INSERT_TAIL(&l->tunnels, t, of_loop);
     l->tunnel_count++;
@@ -128,7 +130,7 @@ static void note_lost(struct pq_tunnel *t, const struct pq_carried *s)
 }
 
 /* Every stream of it: those that are complete, or only deliver what came, go on alone. */
-static void lose_streams(struct pq_tunnel *t, enum pq_proxy_end why)
+static void lose_streams(struct pq_tunnel *t, enum pq_proxy_end why, const char *detail)
 {
     struct pq_carried *next;
     for (struct pq_carried *s = TAILQ_FIRST(&t->loop->streams); s; s = next) {
@@ -137,8 +139,8 @@ static void lose_streams(struct pq_tunnel *t, enum pq_proxy_end why)
             continue;
         if (s->id) {
             int64_t before = t->lost;
-            if (why == PQ_PROXY_DRAIN)
-                pq_carried_fail(s, why, 0, NULL);
+            if (why == PQ_PROXY_DRAIN || why == PQ_PROXY_NOT_ALLOWED)
+                pq_carried_fail(s, why, 0, detail);
             pq_carried_closed(s, NGHTTP2_NO_ERROR, true);
             if (t->lost > before) {
                 t->lost = before;
@@ -164,6 +166,8 @@ static void free_tunnel(struct pq_tunnel *t)
     TAILQ_REMOVE(&l->tunnels, t, of_loop);
     l->tunnel_count--;
     pq_generation_free(t->route->of);
+    ev_timer_stop(l->set->loop, &t->doom.timer);
+    free(t->doom.detail);
     free(t->out.at);
     free(t);
 }
@@ -185,10 +189,11 @@ void pq_tunnel_end(struct pq_tunnel *t, enum pq_proxy_end why, const char *detai
     t->state = PQ_TUNNEL_ENDED;
     pq_tunnel_watch(t, 0);
     pq_tunnel_set_timer(t, 0, NULL);
-    lose_streams(t, why);
+    lose_streams(t, why, detail);
     if (was_open) {
         log_closed(t, why, detail);
-        pq_metrics_tunnel_ended(set->counters, direction(t), why != PQ_PROXY_END && why != PQ_PROXY_DRAIN);
+        pq_metrics_tunnel_ended(set->counters, direction(t),
+                                why != PQ_PROXY_END && why != PQ_PROXY_DRAIN && why != PQ_PROXY_NOT_ALLOWED);
     }
     nghttp2_session_del(t->h2);
     t->h2 = NULL;
@@ -219,7 +224,7 @@ void pq_tunnel_end_tls(struct pq_tunnel *t, int e)
  * WINDOW_UPDATE for each of our DATA frames is nobody's flood. */
 bool pq_tunnel_spend(struct pq_tunnel *t, double cost, const char *what)
 {
-    ev_tstamp now = ev_now(loop_of(t));
+    double now = t->loop->now;
     if (now > t->calm.at)
         t->calm.left += (now - t->calm.at) * CALM_RATE;
     t->calm.at = now;
@@ -264,6 +269,8 @@ static int on_begin_frame(nghttp2_session *h2, const nghttp2_frame_hd *hd, void 
 {
     (void)h2;
     struct pq_tunnel *t = user;
+    if (hd->type == NGHTTP2_DATA && hd->length)
+        return 0;
     double cost = cost_of(t, hd);
     return cost == 0 || pq_tunnel_spend(t, cost, frame_name(hd->type)) ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
 }
@@ -380,8 +387,8 @@ static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
     case NGHTTP2_HEADERS:
         return on_head(t, frame);
     case NGHTTP2_DATA:
-        s = stream_at(t, frame->hd.stream_id);
-        if (s && frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
+        s = frame->hd.flags & NGHTTP2_FLAG_END_STREAM ? stream_at(t, frame->hd.stream_id) : NULL;
+        if (s)
             pq_carried_took_end(s);
         return 0;
     case NGHTTP2_SETTINGS:
@@ -400,9 +407,8 @@ static int on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const uint8_t
 {
     (void)flags;
     struct pq_tunnel *t = user;
-    struct pq_carried *s = stream_at(t, id);
-    if (nghttp2_session_consume_connection(h2, len) < 0)
-        return NGHTTP2_ERR_CALLBACK_FAILURE;
+    struct pq_carried *s = nghttp2_session_get_stream_user_data(h2, id);
+    t->came += len;
     if (s)
         pq_carried_take(s, bytes, len);
     return 0;
@@ -437,10 +443,15 @@ static int on_send_data(nghttp2_session *h2, nghttp2_frame *frame, const uint8_t
 
 static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
 {
-    (void)h2;
     struct pq_tunnel *t = user;
-    if (frame->hd.type == NGHTTP2_GOAWAY)
+    if (frame->hd.type == NGHTTP2_GOAWAY) {
+        t->said_goaway = true;
         t->said_error = frame->goaway.error_code;
+    }
+    /* A refused request's answer: whatever else comes for it nobody takes. */
+    bool refusal = frame->hd.type == NGHTTP2_HEADERS && !t->owner && frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
+    if (refusal && nghttp2_submit_rst_stream(h2, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_NO_ERROR) < 0)
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
     return 0;
 }
 
@@ -492,7 +503,9 @@ int pq_tunnel_begin(struct pq_tunnel *t)
                                 t->owner ? PQ_COUNT(settings) : PQ_COUNT(settings) - 1) < 0 ||
         nghttp2_session_set_local_window_size(t->h2, NGHTTP2_FLAG_NONE, 0, WINDOW) < 0)
         return PQ_E_NOMEM;
-    t->heard = ev_now(loop_of(t));
+    t->heard = t->loop->now;
+    if (t->tls)
+        pq_tls_keep_buffers(t->tls);
     pq_tunnel_touch(t);
     return 0;
 }
@@ -559,6 +572,9 @@ static void read_failed(struct pq_tunnel *t, int e)
 static int read_some(struct pq_tunnel *t, uint8_t *at, size_t room, size_t *n)
 {
     int e = t->tls ? pq_tls_read(t->tls, at, room, n) : pq_tcp_read(t->fd, at, room, n);
+    /* Less than a record, and nothing behind it: probably drained. If not, the loop says so at once. */
+    if (e == 0 && *n < RECORD_MAX && !(t->tls && pq_tls_pending(t->tls)))
+        t->can_read = false;
     if (e != PQ_E_WANT_READ && e != PQ_E_WANT_WRITE)
         return e;
     t->can_read = false;
@@ -572,7 +588,11 @@ static bool feed(struct pq_tunnel *t, size_t len)
         return true;
     nghttp2_ssize used = nghttp2_session_mem_recv2(t->h2, t->loop->in, len);
     pq_carried_gathered(t->loop);
-    t->heard = ev_now(loop_of(t));
+    if (t->came >= CAME_MOST) {
+        t->starved |= nghttp2_session_consume_connection(t->h2, t->came) < 0;
+        t->came = 0;
+    }
+    t->heard = t->loop->now;
     t->asked = 0;
     if (used >= 0 && !t->starved)
         return true;
@@ -586,7 +606,7 @@ static bool read_turn(struct pq_tunnel *t)
     for (int i = 0; i < READS_MAX && t->can_read; i++) {
         size_t len = 0, n = 0;
         int e = 0;
-        for (; e == 0 && len + RECORD_MAX <= PQ_TUNNEL_IN; len += n) {
+        for (; e == 0 && t->can_read && len + RECORD_MAX <= PQ_TUNNEL_IN; len += n) {
             n = 0;
             e = read_some(t, t->loop->in + len, PQ_TUNNEL_IN - len, &n);
         }
@@ -681,6 +701,8 @@ static void watch_touched(struct pq_tunnel *t)
     struct pq_carried *next;
     for (struct pq_carried *s = TAILQ_FIRST(&t->touched); s; s = next) {
         next = TAILQ_NEXT(s, of_touched);
+        if (s->news && !pq_carried_step(s)) /* what sending brought */
+            continue;
         pq_carried_watch(s);
         if (s->id && !s->done && s->deferred && s->can_read && s->out == PQ_FLOW_OPEN) {
             t->more = true;
@@ -726,13 +748,16 @@ static int pump_rounds(struct pq_tunnel *t)
         step_touched(t);
         if (!t->can_write)
             return 0;
-        if (t->out.len == 0)
+        if (t->out.len == 0 && nghttp2_session_want_write(t->h2))
             TRY(collect(t));
         if (t->out.len == 0) {
-            return_out(t);
+            if (t->out.at)
+                return_out(t);
             return 0;
         }
         TRY(write_out(t));
+        if (!t->more)
+            return 0;
     }
     return 0;
 }
@@ -746,7 +771,8 @@ static bool look_for_end(struct pq_tunnel *t)
             say_last(t);
         return true;
     }
-    if (t->out.len || nghttp2_session_want_read(t->h2) || nghttp2_session_want_write(t->h2))
+    bool goaway = t->goaway_came || t->said_goaway; /* without one there is always something to come */
+    if (!goaway || t->out.len || nghttp2_session_want_read(t->h2) || nghttp2_session_want_write(t->h2))
         return true;
     if (t->said_error || t->goaway) {
         bool flood = t->said_error == NGHTTP2_ENHANCE_YOUR_CALM;
@@ -792,6 +818,14 @@ bool pq_tunnel_pump(struct pq_tunnel *t)
     return true;
 }
 
+bool pq_tunnel_wants_pump(const struct pq_tunnel *t)
+{
+    if (t->can_read)
+        return true;
+    return t->can_write && t->state != PQ_TUNNEL_CLOSING &&
+           (t->more || !TAILQ_EMPTY(&t->touched) || nghttp2_session_want_write(t->h2));
+}
+
 static void on_io(struct ev_loop *loop, ev_io *w, int revents)
 {
     (void)loop;
@@ -819,6 +853,8 @@ static void on_notice_over(struct ev_loop *loop, ev_timer *w, int revents)
 
 void pq_tunnel_drain(struct pq_tunnel *t)
 {
+    if (t->state < PQ_TUNNEL_OPEN && t->owner && pq_tunnels_awaited(t->owner))
+        return;                            /* local connections wait for it; it is drained once it has them */
     if (t->state == PQ_TUNNEL_HANDSHAKE) { /* the handshaker has it */
         t->abandoned = true;
         pq_handshaker_cancel(t->loop->set->handshaker, &t->handshake);
@@ -837,4 +873,77 @@ void pq_tunnel_drain(struct pq_tunnel *t)
     if (!t->owner)
         pq_tunnel_set_timer(t, NOTICE, on_notice_over);
     pq_tunnel_touch(t);
+}
+
+/* --- a reload ----------------------------------------------------------------------------------------------------- */
+static void on_doom(struct ev_loop *loop, ev_timer *w, int revents)
+{
+    (void)loop, (void)revents;
+    struct pq_tunnel *t = w->data;
+    char *detail = TAKE(t->doom.detail);
+    pq_metrics_rechecked(t->loop->set->counters, direction(t), t->doom.reason);
+    pq_tunnel_end(t, PQ_PROXY_NOT_ALLOWED, detail);
+    free(detail);
+}
+
+static void doom(struct pq_tunnel *t, enum pq_tls_reason reason, const char *sentence)
+{
+    struct pq_connections *set = t->loop->set;
+    char detail[640];
+    bool before = t->doom.detail != NULL;
+    snprintf(detail, sizeof detail, "%s: %s", pq_tls_reason_label(reason), sentence);
+    free(t->doom.detail);
+    t->doom.detail = strdup(detail);
+    t->doom.reason = reason;
+    set->forbidden += t->streams ? t->streams : 1;
+    pq_tunnel_drain(t);
+    if (before)
+        return; /* its time runs already */
+    ev_set_cb(&t->doom.timer, on_doom);
+    ev_timer_set(&t->doom.timer, (double)set->config->timeouts.grace / 1e9, 0.);
+    ev_timer_start(set->loop, &t->doom.timer);
+}
+
+static void move(struct pq_tunnel *t, struct pq_route *now)
+{
+    pq_generation_keep(now->of);
+    pq_generation_free(t->route->of);
+    t->route = now;
+}
+
+static void recheck(struct pq_tunnel *t, struct pq_generation *g)
+{
+    struct pq_route *now = pq_generation_route(g, t->route->how);
+    enum pq_tls_reason reason;
+    struct pq_why why = {""};
+    /* One that is being opened has its own end, and its TLS connection is its thread's. */
+    if (!now || t->state < PQ_TUNNEL_OPEN || !t->tls)
+        return;
+    const struct pq_strings *peers = &now->how->peers;
+    struct pq_tls_context *context = now->tunnel_tls ? now->tunnel_tls : now->tls;
+    if (pq_tls_recheck(t->tls, context, peers->count ? peers : NULL, &reason, &why) < 0) {
+        doom(t, reason, why.text);
+        return;
+    }
+    ev_timer_stop(loop_of(t), &t->doom.timer);
+    pq_freep(&t->doom.detail);
+    if (t->owner)
+        pq_tunnels_inherit(t, now);
+    if (!t->owner || t->owner == now->tunnels)
+        move(t, now);
+}
+
+void pq_tunnel_recheck_all(struct pq_connections *set, struct pq_generation *now)
+{
+    struct pq_tunnel *t, *next;
+    for (t = set->tunnels ? TAILQ_FIRST(&set->tunnels->tunnels) : NULL; t; t = next) {
+        next = TAILQ_NEXT(t, of_loop);
+        recheck(t, now);
+    }
+    struct pq_carried *s = set->tunnels ? TAILQ_FIRST(&set->tunnels->streams) : NULL;
+    for (; s; s = TAILQ_NEXT(s, of_loop))
+        if (s->tunnel && s->route != s->tunnel->route) {
+            pq_carried_move(s, s->tunnel->route);
+            s->owner = s->tunnel->owner;
+        }
 }

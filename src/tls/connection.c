@@ -298,6 +298,12 @@ size_t pq_tls_pending(const struct pq_tls *t)
 }
 
 void pq_tls_hold(struct pq_tls *t, bool on) { t->held = on; }
+void pq_tls_keep_buffers(struct pq_tls *t)
+{
+    SSL_clear_mode(t->ssl, SSL_MODE_RELEASE_BUFFERS);
+    SSL_set_mode(t->ssl, SSL_MODE_ENABLE_PARTIAL_WRITE); /* only setting one tells libssl's record layer */
+}
+
 bool pq_tls_accepted(const struct pq_tls *t) { return t->accepted; }
 const struct pq_tls_info *pq_tls_info(const struct pq_tls *t) { return &t->info; }
 enum pq_tls_reason pq_tls_reason(const struct pq_tls *t) { return t->reason; }

@@ -169,6 +169,8 @@ size_t pq_tls_pending(const struct pq_tls *t);
 /* While held, reads give what has come already and take nothing more from the descriptor: so a turn of a loop ends
  * soon, and leaves nothing behind that poll(2) would not tell of. */
 void pq_tls_hold(struct pq_tls *t, bool on);
+/* For one that is never idle for long: what libssl needs for a record stays allocated between two (34 KB). */
+void pq_tls_keep_buffers(struct pq_tls *t);
 /* The peer has shown that it accepts us: at a server always once the handshake is done, at a client once a ticket or
  * data came. */
 bool pq_tls_accepted(const struct pq_tls *t);
