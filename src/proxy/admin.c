@@ -18,7 +18,7 @@
 #include "proxy/view.h"
 
 enum { METRICS_MAX = 32 << 20, WAITING_MAX = 2 * PQ_ADMIN_CLIENTS_MAX };
-#define END_PATIENCE (500 * PQ_NS_PER_MS) /* for clients that are connected when it is told to end */
+#define END_PATIENCE (5 * PQ_NS_PER_S) /* for clients that are connected when it is told to end */
 
 static const char json[] = "application/json", lines[] = "application/x-ndjson", plain[] = "text/plain; charset=utf-8";
 

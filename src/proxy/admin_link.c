@@ -260,7 +260,8 @@ void pq_admin_link_end(struct pq_supervisor *s)
 {
     struct pq_child *c = &s->admin.child;
     int status;
-    pq_admin_link_dismiss(s);
+    ev_timer_stop(s->loop, &s->admin.again);
+    pq_child_close(c); /* which ends it, at once */
     for (int waited = 0; c->pid && waited < END_PATIENCE && !pq_child_reap(c, &status); waited += 5)
         usleep(5000);
     if (c->pid && kill(c->pid, SIGKILL) == 0)
