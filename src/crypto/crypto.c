@@ -5,6 +5,8 @@
 #include <openssl/conf.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/params.h>
 #include <openssl/provider.h>
 #include <openssl/ssl.h>
 #include <stdarg.h>
@@ -12,35 +14,48 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROVIDERS_MAX = 16 };
+enum { PROVIDERS_MAX = 16, KEPT_KEYS_MAX = 64 };
 
 struct pq_crypto {
     OSSL_LIB_CTX *lib;
     OSSL_PROVIDER *providers[PROVIDERS_MAX];
     size_t count;
+    char *token_module; /* of the pkcs11 provider; NULL: not loaded */
+    struct {
+        char *name;
+        EVP_PKEY *key;
+    } kept[KEPT_KEYS_MAX];
+    size_t kept_count;
 };
 
 void pq_crypto_free(struct pq_crypto *c)
 {
     if (!c)
         return;
+    while (c->kept_count) {
+        free(c->kept[--c->kept_count].name);
+        EVP_PKEY_free(c->kept[c->kept_count].key);
+    }
+    free(c->token_module);
     while (c->count)
         OSSL_PROVIDER_unload(c->providers[--c->count]);
     OSSL_LIB_CTX_free(c->lib);
     free(c);
 }
 
-static int load(struct pq_crypto *c, const char *name, struct pq_why *why)
+static int load_with(struct pq_crypto *c, const char *name, OSSL_PARAM *parameters, struct pq_why *why)
 {
     if (c->count == PROVIDERS_MAX)
         return pq_why(why, PQ_E_LIMIT, "provider %s: at most %d providers can be loaded", name, PROVIDERS_MAX);
     ERR_clear_error();
-    OSSL_PROVIDER *p = OSSL_PROVIDER_load(c->lib, name);
+    OSSL_PROVIDER *p = parameters ? OSSL_PROVIDER_load_ex(c->lib, name, parameters) : OSSL_PROVIDER_load(c->lib, name);
     if (!p)
         return pq_crypto_why(why, PQ_E_CRYPTO, "the OpenSSL provider %s can't be loaded", name);
     c->providers[c->count++] = p;
     return 0;
 }
+
+static int load(struct pq_crypto *c, const char *name, struct pq_why *why) { return load_with(c, name, NULL, why); }
 
 /* A file that OPENSSL_CONF names must be there; the built-in default may be missing. */
 static int configure(struct pq_crypto *c, struct pq_why *why)
@@ -92,6 +107,79 @@ int pq_crypto_load(struct pq_crypto *c, const char *provider, struct pq_why *why
                       strerror(err));
     }
     return load(c, path, why);
+}
+
+static void set(OSSL_PARAM *p, const char *name, const char *value)
+{
+    *p = OSSL_PARAM_construct_utf8_string(name, (char *)(uintptr_t)value, 0);
+}
+
+/* Beside what the configuration asks for, such as "fips=yes". */
+static int keep_to_own(struct pq_crypto *c, struct pq_why *why)
+{
+    static const char own[] = "?provider!=pkcs11";
+    char *before = EVP_get1_default_properties(c->lib), *both = NULL;
+    bool any = before && *before;
+    bool ok = asprintf(&both, "%s%s%s", any ? before : "", any ? "," : "", own) >= 0;
+    ok = ok && EVP_set_default_properties(c->lib, both);
+    OPENSSL_free(before);
+    free(both);
+    return ok ? 0 : pq_crypto_why(why, PQ_E_CRYPTO, "OpenSSL can't be told to keep to its own algorithms");
+}
+
+/* The provider lists what the token can do only once it has its module: then "early". It asks for the PIN once and
+ * keeps it, for it may have to log in again; and its own implementations of what OpenSSL does itself are not wanted. */
+int pq_crypto_load_token(struct pq_crypto *c, const char *module, struct pq_why *why)
+{
+    OSSL_PARAM p[4] = {OSSL_PARAM_END, OSSL_PARAM_END, OSSL_PARAM_END, OSSL_PARAM_END};
+    if (c->token_module)
+        return strcmp(c->token_module, module) == 0
+                   ? 0
+                   : pq_why(why, PQ_E_CRYPTO, "the PKCS#11 module %s is in use, so %s needs a restart", c->token_module,
+                            module);
+    set(&p[0], "pkcs11-module-path", module);
+    set(&p[1], "pkcs11-module-cache-pins", "cache");
+    set(&p[2], "pkcs11-module-load-behavior", "early");
+    char *copy = strdup(module);
+    if (!copy)
+        return pq_why(why, PQ_E_NOMEM, "out of memory");
+    int e = load_with(c, "pkcs11", p, why);
+    if (e < 0) {
+        free(copy);
+        return e;
+    }
+    c->token_module = copy;
+    return keep_to_own(c, why);
+}
+
+EVP_PKEY *pq_crypto_kept_key(const struct pq_crypto *c, const char *name)
+{
+    for (size_t i = 0; i < c->kept_count; i++)
+        if (strcmp(c->kept[i].name, name) == 0)
+            return c->kept[i].key;
+    return NULL;
+}
+
+int pq_crypto_keep_key(struct pq_crypto *c, const char *name, EVP_PKEY *key, struct pq_why *why)
+{
+    size_t i = 0;
+    while (i < c->kept_count && strcmp(c->kept[i].name, name) != 0)
+        i++;
+    if (i == KEPT_KEYS_MAX)
+        return pq_why(why, PQ_E_LIMIT, "at most %d keys of tokens can be used", KEPT_KEYS_MAX);
+    char *copy = i == c->kept_count ? strdup(name) : c->kept[i].name;
+    if (!copy)
+        return pq_why(why, PQ_E_NOMEM, "out of memory");
+    if (!EVP_PKEY_up_ref(key)) {
+        if (i == c->kept_count)
+            free(copy);
+        return pq_crypto_why(why, PQ_E_NOMEM, "out of memory");
+    }
+    EVP_PKEY_free(c->kept[i].key);
+    c->kept[i].name = copy;
+    c->kept[i].key = key;
+    c->kept_count += i == c->kept_count;
+    return 0;
 }
 
 OSSL_LIB_CTX *pq_crypto_libctx(const struct pq_crypto *c) { return c->lib; }

@@ -21,6 +21,12 @@ PQ_DEFINE_FREEP(struct pq_crypto, pq_crypto_free)
 
 /* Adds a provider by name or path beside those there are ("oqsprovider"). */
 PQ_MUST_CHECK int pq_crypto_load(struct pq_crypto *c, const char *provider, struct pq_why *why);
+/* OpenSSL's pkcs11 provider with a PKCS#11 module; once, later calls must name the same. Its algorithms are used for
+ * keys in the token alone. */
+PQ_MUST_CHECK int pq_crypto_load_token(struct pq_crypto *c, const char *module, struct pq_why *why);
+/* A key of a token, by name, for as long as the pq_crypto lives; NULL: none is kept. Keeping replaces. */
+EVP_PKEY *pq_crypto_kept_key(const struct pq_crypto *c, const char *name);
+PQ_MUST_CHECK int pq_crypto_keep_key(struct pq_crypto *c, const char *name, EVP_PKEY *key, struct pq_why *why);
 OSSL_LIB_CTX *pq_crypto_libctx(const struct pq_crypto *c);
 
 /* The sentence for OpenSSL's oldest queued error, and the queue emptied: "context: reason". Returns PQ_E_NOMEM for its

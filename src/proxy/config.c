@@ -698,6 +698,7 @@ struct pq_tls_settings pq_proxy_listener_tls(const struct pq_proxy_config *confi
     int first = own->first_flight != PQ_PROXY_UNSET ? own->first_flight : general->first_flight;
     s.first_flight_classical = first == PQ_PROXY_FIRST_CLASSICAL;
     s.max_certificate_list = own->certificates_max ? own->certificates_max : general->certificates_max;
+    s.pkcs11_module = config->pkcs11_module;
     s.ca = own->ca ? own->ca : general->ca;
     s.crl = own->crl ? own->crl : general->crl;
     int stale = own->crl_stale != PQ_PROXY_UNSET ? own->crl_stale : general->crl_stale;

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "crypto/kind.h"
+#include "crypto/token.h"
 #include "tls/load.h"
 
 enum {
@@ -114,15 +115,30 @@ static int blame_twin(const struct pq_tls_identity *id, const EVP_PKEY *key, str
                   id->certificate, type ? type : "unknown");
 }
 
-static int load_identity(OSSL_LIB_CTX *lib, const struct pq_files *files, const struct pq_tls_identity *id,
+static int load_token_key(struct pq_crypto *crypto, const struct pq_tls_settings *how, const char *key,
+                          const X509 *leaf, EVP_PKEY **out, struct pq_why *why)
+{
+    DEFER(pq_token_uri_free) struct pq_token_uri uri = {0};
+    DEFER(pq_buf_wipe) struct pq_buf own = {0};
+    struct pq_span pin = {0};
+    TRY(pq_token_uri_parse(key, &uri, why));
+    if (uri.pin_file)
+        TRY(pq_tls_contents(how->files, uri.pin_file, true, &own, &pin, why));
+    return pq_token_key(crypto, how->pkcs11_module, &uri, pin, leaf, out, why);
+}
+
+static int load_identity(struct pq_crypto *crypto, const struct pq_tls_settings *how, const struct pq_tls_identity *id,
                          STACK_OF(X509) * *chain, EVP_PKEY **key, struct pq_why *why)
 {
+    OSSL_LIB_CTX *lib = pq_crypto_libctx(crypto);
     DEFER(pq_buf_free) struct pq_buf own = {0};
     DEFER(pq_buf_wipe) struct pq_buf own_key = {0};
     struct pq_span pem;
-    TRY(pq_tls_contents(files, id->certificate, false, &own, &pem, why));
+    TRY(pq_tls_contents(how->files, id->certificate, false, &own, &pem, why));
     TRY(pq_tls_load_chain(lib, id->certificate, pem, chain, why));
-    TRY(pq_tls_contents(files, id->key, true, &own_key, &pem, why));
+    if (pq_token_is_uri(id->key))
+        return load_token_key(crypto, how, id->key, sk_X509_value(*chain, 0), key, why);
+    TRY(pq_tls_contents(how->files, id->key, true, &own_key, &pem, why));
     return pq_tls_load_key(lib, id->key, pem, key, why);
 }
 
@@ -133,8 +149,8 @@ static void note_not_after(struct pq_tls_context *c, const X509 *x)
         c->not_after = at;
 }
 
-static int set_identity(struct pq_tls_context *c, const struct pq_files *files, const struct pq_tls_identity *id,
-                        struct pq_why *why)
+static int set_identity(struct pq_tls_context *c, struct pq_crypto *crypto, const struct pq_tls_settings *how,
+                        const struct pq_tls_identity *id, struct pq_why *why)
 {
     DEFER(pq_x509_stack_freep) STACK_OF(X509) *chain = NULL;
     DEFER(EVP_PKEY_freep) EVP_PKEY *key = NULL;
@@ -143,7 +159,7 @@ static int set_identity(struct pq_tls_context *c, const struct pq_files *files, 
                       id->key ? id->key : "(none)");
     if (!id->key)
         return pq_why(why, PQ_E_CONFIG, "the certificate %s needs its key: name the key's file", id->certificate);
-    TRY(load_identity(c->lib, files, id, &chain, &key, why));
+    TRY(load_identity(crypto, how, id, &chain, &key, why));
     if (c->require_pq_auth && !pq_tls_chain_is_pq(c, chain))
         return pq_why(why, PQ_E_CONFIG,
                       "%s: the policy requires pq-auth, but the certificate's key or a signature in its chain is not "
@@ -326,7 +342,7 @@ int pq_tls_context_new(struct pq_crypto *crypto, enum pq_tls_role role, const st
     TRY(set_trust(c, how, why));
     TRY(pq_tls_set_list_cap(c, how->max_certificate_list, why));
     for (size_t i = 0; i < how->identity_count; i++)
-        TRY(set_identity(c, how->files, &how->identities[i], why));
+        TRY(set_identity(c, crypto, how, &how->identities[i], why));
     TRY(set_alpn(c, how, why));
     *out = TAKE(c);
     return 0;

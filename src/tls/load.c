@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "crypto/crypto.h"
+#include "crypto/token.h"
 #include "tls/tls.h"
 
 /* No key asks a person for its password: a daemon has none to ask. */
@@ -199,6 +200,15 @@ int pq_tls_contents(const struct pq_files *files, const char *path, bool secret,
     return 0;
 }
 
+static int add_key(struct pq_files *out, const char *key, struct pq_why *why)
+{
+    DEFER(pq_token_uri_free) struct pq_token_uri uri = {0};
+    if (!pq_token_is_uri(key))
+        return pq_files_add(out, key, true, why);
+    TRY(pq_token_uri_parse(key, &uri, why));
+    return uri.pin_file ? pq_files_add(out, uri.pin_file, true, why) : 0;
+}
+
 int pq_tls_settings_files(const struct pq_tls_settings *how, struct pq_files *out, struct pq_why *why)
 {
     for (size_t i = 0; i < how->identity_count; i++) {
@@ -206,7 +216,7 @@ int pq_tls_settings_files(const struct pq_tls_settings *how, struct pq_files *ou
         if (id->certificate)
             TRY(pq_files_add(out, id->certificate, false, why));
         if (id->key)
-            TRY(pq_files_add(out, id->key, true, why));
+            TRY(add_key(out, id->key, why));
     }
     if (how->ca)
         TRY(pq_files_add(out, how->ca, false, why));

@@ -42,12 +42,13 @@ enum pq_tls_crl_stale { PQ_TLS_CRL_REFUSE, PQ_TLS_CRL_WARN };
 enum { PQ_TLS_IDENTITIES_MAX = 4 };
 struct pq_tls_identity {
     char *certificate; /* PEM: leaf, then intermediates */
-    char *key;         /* PEM, any PKCS#8 form */
+    char *key;         /* PEM, any PKCS#8 form; or the URI of a key in a token, see crypto/token.h */
 };
 struct pq_tls_settings {
     struct pq_tls_policy policy;
     /* NULL: the paths below are read from the file system; else their contents are here, and nothing is read. */
     const struct pq_files *files;
+    const char *pkcs11_module; /* for keys in a token; NULL: there are none */
     /* At most PQ_TLS_IDENTITIES_MAX, of different kinds of keys. A server needs one; a client without is not
      * authenticated. */
     const struct pq_tls_identity *identities;
