@@ -26,6 +26,7 @@ struct pq_crypto {
         EVP_PKEY *key;
     } kept[KEPT_KEYS_MAX];
     size_t kept_count;
+    bool sealed;
 };
 
 void pq_crypto_free(struct pq_crypto *c)
@@ -181,6 +182,9 @@ int pq_crypto_keep_key(struct pq_crypto *c, const char *name, EVP_PKEY *key, str
     c->kept_count += i == c->kept_count;
     return 0;
 }
+
+void pq_crypto_seal(struct pq_crypto *c) { c->sealed = true; }
+bool pq_crypto_is_sealed(const struct pq_crypto *c) { return c->sealed; }
 
 OSSL_LIB_CTX *pq_crypto_libctx(const struct pq_crypto *c) { return c->lib; }
 

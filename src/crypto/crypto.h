@@ -8,6 +8,7 @@
 #define PQ_CRYPTO_CRYPTO_H
 
 #include <openssl/types.h>
+#include <stdbool.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
@@ -27,6 +28,9 @@ PQ_MUST_CHECK int pq_crypto_load_token(struct pq_crypto *c, const char *module, 
 /* A key of a token, by name, for as long as the pq_crypto lives; NULL: none is kept. Keeping replaces. */
 EVP_PKEY *pq_crypto_kept_key(const struct pq_crypto *c, const char *name);
 PQ_MUST_CHECK int pq_crypto_keep_key(struct pq_crypto *c, const char *name, EVP_PKEY *key, struct pq_why *why);
+/* From now on no other key can be looked for: PQ_E_UNSUPPORTED. For a process that is contained. */
+void pq_crypto_seal(struct pq_crypto *c);
+bool pq_crypto_is_sealed(const struct pq_crypto *c);
 OSSL_LIB_CTX *pq_crypto_libctx(const struct pq_crypto *c);
 
 /* The sentence for OpenSSL's oldest queued error, and the queue emptied: "context: reason". Returns PQ_E_NOMEM for its

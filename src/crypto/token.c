@@ -109,6 +109,25 @@ static int load(struct pq_crypto *c, const struct pq_token_module *m, const stru
     return 0;
 }
 
+/* A first signature: whether the key may sign at all shows now, and the provider asks the token to keep the key in the
+ * session, after which SoftHSM signs without its files. */
+static int try_to_sign(struct pq_crypto *c, const struct pq_token_uri *uri, EVP_PKEY *key, struct pq_why *why)
+{
+    static const unsigned char text[] = "pqplane";
+    unsigned char signature[8192];
+    size_t len = sizeof signature;
+    const char *digest = EVP_PKEY_is_a(key, "EC") || EVP_PKEY_is_a(key, "RSA") ? "SHA256" : NULL;
+    DEFER(EVP_MD_CTX_freep) EVP_MD_CTX *md = EVP_MD_CTX_new();
+    ERR_clear_error();
+    if (!md)
+        return pq_crypto_why(why, PQ_E_NOMEM, "out of memory");
+    if (!EVP_DigestSignInit_ex(md, NULL, digest, pq_crypto_libctx(c), NULL, key, NULL) ||
+        EVP_DigestSign(md, signature, &len, text, sizeof text) <= 0)
+        return pq_crypto_why(why, PQ_E_CONFIG, "the key %s does not sign", uri->plain);
+    ERR_clear_error();
+    return 0;
+}
+
 static int find(struct pq_crypto *c, const char *module, const struct pq_token_uri *uri, struct pin *pin,
                 EVP_PKEY **out, struct pq_why *why)
 {
@@ -144,9 +163,13 @@ int pq_token_key(struct pq_crypto *c, const char *module, const struct pq_token_
         *out = kept;
         return 0;
     }
+    if (pq_crypto_is_sealed(c))
+        return pq_why(why, PQ_E_UNSUPPORTED,
+                      "the key %s is new to this process, which is contained: another can find it", uri->plain);
     TRY(read_pin(uri, pin_file, &pin, why));
     DEFER(EVP_PKEY_freep) EVP_PKEY *key = NULL;
     TRY(find(c, module, uri, &pin, &key, why));
+    TRY(try_to_sign(c, uri, key, why));
     TRY(pq_crypto_keep_key(c, uri->plain, key, why));
     *out = TAKE(key);
     return 0;

@@ -3,13 +3,13 @@
  *   pkcs11:token=lab;object=leaf?pin-source=file:/etc/pqplane/pin
  *
  * Spec:   RFC 7512: path attributes token, manufacturer, serial, model, object, id, type (private), and others that are
- *         left to the provider; of the query only pin-source, an absolute path with or without "file:". A PIN in the
- * URI itself is refused, for configurations are shown. PKCS #11 v2.40, sections 5.4 to 5.6, for what went wrong. Owns:
- * a parsed URI owns its texts until pq_token_uri_free(). The key is the caller's; it works as long as the pq_crypto
- * lives, which loads provider and module once and keeps each key that was found: a process that is contained by then
- * can't reach the token's files any more. To be called by one thread at a time. Errors: PQ_E_CONFIG (the URI, the
- * module, token, key or PIN: why says which and what to do), PQ_E_CRYPTO, PQ_E_NOMEM. A wrong PIN is tried once: tokens
- * lock after a few.
+ *         left to the provider; of the query only pin-source, a whole path with or without "file:". A PIN in the URI
+ *         itself is refused, for configurations are shown. PKCS #11 v2.40, 5.4 to 5.6, for what went wrong.
+ * Owns:   a parsed URI owns its texts until pq_token_uri_free(). The key is the caller's; it works as long as the
+ *         pq_crypto lives, which loads provider and module once and keeps each key that was found. Called by one
+ *         thread at a time.
+ * Errors: PQ_E_CONFIG (the URI, the module, token, key or PIN: why says which and what to do), PQ_E_UNSUPPORTED (a key
+ *         that a sealed pq_crypto has not kept), PQ_E_CRYPTO, PQ_E_NOMEM. A wrong PIN is tried once: tokens lock.
  */
 #ifndef PQ_CRYPTO_TOKEN_H
 #define PQ_CRYPTO_TOKEN_H

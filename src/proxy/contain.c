@@ -155,10 +155,13 @@ int pq_contain_worker(const struct pq_contain *how, struct pq_why *why)
     TRY(become(&as_built, why));
     TRY(drop_capabilities(why));
     TRY(pq_contain_memory(why));
+    if (how->before)
+        TRY(how->before(how->context, why));
     if (how->off) {
         say(how, 0);
         return 0;
     }
+    TRY(check_alone(why));
     if (apply && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return pq_why(why, pq_error_from_errno(errno), "no_new_privs can't be set: %s", strerror(errno));
     TRY(pq_contain_files(how, apply, &abi, why));

@@ -40,6 +40,9 @@ struct pq_contain {
      * pq_contain_worker() is called stays out of reach. */
     const char *reads[PQ_CONTAIN_PATHS_MAX], *writes[PQ_CONTAIN_PATHS_MAX];
     size_t read_count, write_count;
+    /* Called as the new user, before files are out of reach; it starts no thread. NULL: nothing. */
+    int (*before)(void *context, struct pq_why *why);
+    void *context;
 };
 
 /* Looks up whom workers become; NULL is nobody. To be called before the fork, since a name service may hold locks.

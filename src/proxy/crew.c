@@ -52,12 +52,22 @@ static int work(void *context, int control)
     const struct pq_supervised *w = context;
     struct pq_supervisor *s = w->supervisor;
     pq_bundle_free(&s->loading.bundle); /* one that is being checked just now */
-    struct pq_worker_how how = {
-        .shared = s->shared, .slot = w->slot, .control = control, .log_fd = s->log_fd, .contain = &s->contain};
+    struct pq_worker_how how = {.shared = s->shared,
+                                .slot = w->slot,
+                                .control = control,
+                                .log_fd = s->log_fd,
+                                .contain = &s->contain,
+                                .packed = w->packed};
     return pq_worker_run(&how);
 }
 
-static void leave(void *context) { pq_supervisor_leave(((struct pq_supervised *)context)->supervisor); }
+static void leave(void *context)
+{
+    struct pq_supervised *w = context;
+    struct pq_supervisor *s = w->supervisor;
+    w->packed = s->config.pkcs11_module ? TAKE_FD(s->packed) : -1;
+    pq_supervisor_leave(s);
+}
 
 static int start(struct pq_supervised *w, struct pq_why *why)
 {
@@ -172,12 +182,28 @@ bool pq_crew_ready(const struct pq_supervisor *s)
     return s->phase != PQ_STARTING || ready == s->config.workers;
 }
 
+/* A contained worker can't take what its successor can: a key that is new in a token. Its connections stay with it, and
+ * are judged by the new generation too. */
+static void replace(struct pq_supervised *w)
+{
+    struct pq_why why = {""};
+    pq_log(PQ_LOG_INFO, "worker replaced", "worker", pq_i((int64_t)w->slot), "detail", pq_s(w->why.text), NULL);
+    retire(w);
+    give(w);
+    if (pq_crew_fit(w->supervisor, &why) < 0)
+        pq_log(PQ_LOG_ERROR, "worker not started", "detail", pq_s(why.text), NULL);
+}
+
 static void refused(struct pq_supervised *w, const struct pq_control_message *m)
 {
     w->refused = m->status < 0 ? m->status : PQ_E_IO;
     pq_why(&w->why, 0, "%s", m->text);
     if (w->generation == 0)
         return; /* it ends */
+    if (w->refused == PQ_E_UNSUPPORTED && w->wanted) {
+        replace(w);
+        return;
+    }
     pq_log(PQ_LOG_ERROR, "worker keeps the old configuration", "worker", pq_i((int64_t)w->slot), "detail",
            pq_s(m->text), NULL);
     wait_again(w, GIVE_AGAIN);

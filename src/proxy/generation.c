@@ -36,13 +36,14 @@ static int make_contexts(struct pq_route *r, struct pq_crypto *crypto, struct pq
 }
 
 static int make_route(struct pq_generation *g, struct pq_crypto *crypto, const struct pq_files *files,
-                      const struct pq_proxy_listener *how, struct pq_why *why)
+                      const struct pq_proxy_listener *how, bool judges, struct pq_why *why)
 {
     struct pq_route *r = &g->routes[g->count++];
     *r = (struct pq_route){.how = how, .of = g};
     TRY(pq_upstream_new(&how->target, &r->upstream));
     struct pq_tls_settings settings = pq_proxy_listener_tls(&g->config, how);
     settings.files = files;
+    settings.judge_only = judges;
     int e = make_contexts(r, crypto, settings, why);
     if (e == 0)
         e = try_names(r, why);
@@ -51,8 +52,8 @@ static int make_route(struct pq_generation *g, struct pq_crypto *crypto, const s
                  : 0;
 }
 
-int pq_generation_new(struct pq_crypto *crypto, struct pq_proxy_config *config, struct pq_files **files,
-                      uint64_t number, struct pq_generation **out, struct pq_why *why)
+static int make(struct pq_crypto *crypto, struct pq_proxy_config *config, struct pq_files **files, uint64_t number,
+                bool judges, struct pq_generation **out, struct pq_why *why)
 {
     DEFER(pq_files_freep) struct pq_files *contents = TAKE(*files);
     size_t count = pq_proxy_listener_count(config);
@@ -67,9 +68,21 @@ int pq_generation_new(struct pq_crypto *crypto, struct pq_proxy_config *config, 
     g->config = *config;
     *config = (struct pq_proxy_config){0};
     for (size_t i = 0; i < count; i++)
-        TRY(make_route(g, crypto, contents, pq_proxy_listener_at(&g->config, i), why));
+        TRY(make_route(g, crypto, contents, pq_proxy_listener_at(&g->config, i), judges, why));
     *out = TAKE(g);
     return 0;
+}
+
+int pq_generation_new(struct pq_crypto *crypto, struct pq_proxy_config *config, struct pq_files **files,
+                      uint64_t number, struct pq_generation **out, struct pq_why *why)
+{
+    return make(crypto, config, files, number, false, out, why);
+}
+
+int pq_generation_new_judge(struct pq_crypto *crypto, struct pq_proxy_config *config, struct pq_files **files,
+                            uint64_t number, struct pq_generation **out, struct pq_why *why)
+{
+    return make(crypto, config, files, number, true, out, why);
 }
 
 struct pq_route *pq_generation_route(struct pq_generation *g, const struct pq_proxy_listener *how)

@@ -38,6 +38,10 @@ struct pq_generation {
 /* Takes configuration and files over, also on error, and leaves them zeroed. */
 PQ_MUST_CHECK int pq_generation_new(struct pq_crypto *crypto, struct pq_proxy_config *config, struct pq_files **files,
                                     uint64_t number, struct pq_generation **out, struct pq_why *why);
+/* The same without keys: no handshake is made with it, it only judges the connections that there are. */
+PQ_MUST_CHECK int pq_generation_new_judge(struct pq_crypto *crypto, struct pq_proxy_config *config,
+                                          struct pq_files **files, uint64_t number, struct pq_generation **out,
+                                          struct pq_why *why);
 /* The route of the same listener, by name and direction; NULL where it has none. */
 struct pq_route *pq_generation_route(struct pq_generation *g, const struct pq_proxy_listener *how);
 /* Both accept NULL. */

@@ -11,7 +11,8 @@ static int make(struct pq_making *m)
     struct pq_bundle b;
     TRY(pq_bundle_unpack(m->packed, &b, &m->why));
     m->sockets = TAKE(b.sockets);
-    int e = pq_generation_new(m->crypto, &b.config, &b.files, m->number, &m->generation, &m->why);
+    int e = m->judges ? pq_generation_new_judge(m->crypto, &b.config, &b.files, m->number, &m->generation, &m->why)
+                      : pq_generation_new(m->crypto, &b.config, &b.files, m->number, &m->generation, &m->why);
     pq_bundle_free(&b);
     return e;
 }
@@ -75,6 +76,7 @@ void pq_making_start(struct pq_worker *w, uint64_t number, int packed)
     }
     m->packed = packed;
     m->number = number;
+    m->judges = w->stopping;
     int err = start_thread(w);
     m->running = err == 0;
     if (m->running)

@@ -31,6 +31,7 @@ struct pq_supervised {
     struct pq_supervisor *supervisor;
     size_t slot;
     struct pq_child child;
+    int packed;          /* in the worker: the bundle, -1: it needs none before the first generation */
     bool wanted;         /* else it is retired, or there is none */
     bool drained;        /* accepts no more */
     int64_t open;        /* connections when it stopped accepting */

@@ -239,11 +239,34 @@ int64_t pq_worker_connections(size_t listeners)
     return most > PQ_PROXY_CONNECTIONS_MAX ? PQ_PROXY_CONNECTIONS_MAX : most ? (int64_t)most : 1;
 }
 
+/* A token's module and its files are out of reach later. */
+static int find_keys(void *context, struct pq_why *why)
+{
+    struct pq_worker *w = context;
+    struct pq_bundle b;
+    if (w->how->packed < 0)
+        return 0;
+    int e = pq_bundle_unpack(w->how->packed, &b, why);
+    close(w->how->packed);
+    for (size_t i = 0; e == 0 && i < pq_proxy_listener_count(&b.config); i++) {
+        struct pq_tls_settings how = pq_proxy_listener_tls(&b.config, pq_proxy_listener_at(&b.config, i));
+        how.files = b.files;
+        e = pq_tls_settings_keys(w->crypto, &how, why);
+    }
+    pq_bundle_free(&b);
+    return e;
+}
+
 /* OpenSSL reads its configuration and providers before the files are out of reach; threads come after that. */
 static int start(struct pq_worker *w, struct pq_why *why)
 {
+    struct pq_contain contain = *w->how->contain;
+    contain.before = find_keys;
+    contain.context = w;
     TRY(pq_crypto_new(&w->crypto, why));
-    TRY(pq_contain_worker(w->how->contain, why));
+    TRY(pq_contain_worker(&contain, why));
+    if (!contain.off)
+        pq_crypto_seal(w->crypto);
     w->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
     if (!w->loop)
         return pq_why(why, PQ_E_UNSUPPORTED, "no event loop to be had: epoll is missing or descriptors ran out");

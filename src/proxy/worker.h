@@ -19,6 +19,7 @@ struct pq_worker_how {
     int control;
     int log_fd; /* what PQ_CONTROL_LOG replaces; -1: the log can't change */
     const struct pq_contain *contain;
+    int packed; /* the bundle, where it names keys in a token: they are looked for before the worker is contained; -1 */
 };
 
 /* In the new process, after the fork: serves until told to stop, and gives the exit status. */

@@ -22,6 +22,7 @@ struct pq_making {
     ev_async done;
     pthread_t thread;
     bool running;
+    bool judges; /* the worker is retired: no key is needed, and a token may be out of reach */
     int packed;
     uint64_t number;
     /* What came of it, once it is done. */

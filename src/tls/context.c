@@ -142,6 +142,22 @@ static int load_identity(struct pq_crypto *crypto, const struct pq_tls_settings 
     return pq_tls_load_key(lib, id->key, pem, key, why);
 }
 
+/* With its certificate: what OpenSSL finds out when it compares the two is kept with the key. */
+int pq_tls_settings_keys(struct pq_crypto *c, const struct pq_tls_settings *how, struct pq_why *why)
+{
+    for (size_t i = 0; i < how->identity_count; i++) {
+        const struct pq_tls_identity *id = &how->identities[i];
+        DEFER(pq_x509_stack_freep) STACK_OF(X509) *chain = NULL;
+        DEFER(EVP_PKEY_freep) EVP_PKEY *key = NULL;
+        if (!id->certificate || !id->key || !pq_token_is_uri(id->key))
+            continue;
+        TRY(load_identity(c, how, id, &chain, &key, why));
+        (void)X509_check_private_key(sk_X509_value(chain, 0), key);
+        ERR_clear_error();
+    }
+    return 0;
+}
+
 static void note_not_after(struct pq_tls_context *c, const X509 *x)
 {
     int64_t at = pq_tls_seconds(X509_get0_notAfter(x));
@@ -305,7 +321,7 @@ static int check_settings(enum pq_tls_role role, const struct pq_tls_settings *h
     const struct pq_tls_policy *p = &how->policy;
     if (p->mode == PQ_MODE_PLAIN || p->mode > PQ_MODE_PURE || !pq_suite_find((enum pq_mode)p->mode, (int)p->level))
         return pq_why(why, PQ_E_CONFIG, "a TLS policy needs a mode (classical, hybrid, pure) and a level (1, 3, 5)");
-    if (role == PQ_TLS_SERVER && how->identity_count == 0)
+    if (role == PQ_TLS_SERVER && how->identity_count == 0 && !how->judge_only)
         return pq_why(why, PQ_E_CONFIG, "a TLS server needs a certificate and its key");
     if (how->identity_count > PQ_TLS_IDENTITIES_MAX)
         return pq_why(why, PQ_E_CONFIG, "%zu identities are more than the %d that stand side by side",
@@ -341,7 +357,7 @@ int pq_tls_context_new(struct pq_crypto *crypto, enum pq_tls_role role, const st
     TRY(pq_tls_set_algorithms(c, how, why));
     TRY(set_trust(c, how, why));
     TRY(pq_tls_set_list_cap(c, how->max_certificate_list, why));
-    for (size_t i = 0; i < how->identity_count; i++)
+    for (size_t i = 0; i < how->identity_count && !how->judge_only; i++)
         TRY(set_identity(c, crypto, how, &how->identities[i], why));
     TRY(set_alpn(c, how, why));
     *out = TAKE(c);

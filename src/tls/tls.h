@@ -63,6 +63,7 @@ struct pq_tls_settings {
      * stand in it, so that a server which prefers one asks for its share; one that takes the classical share is refused
      * unless the policy lists that group (and does not require pq-kex). */
     bool first_flight_classical;
+    bool judge_only;    /* for pq_tls_recheck() alone: no identity is loaded, so a server can't be made of it */
     bool split_flights; /* handshake flights leave as libssl writes them, 4 KB at a time; only to reproduce studies */
     int64_t max_certificate_list; /* bytes; 0: 24 KiB, more where an authority or the policy's schemes need it */
 };
@@ -84,6 +85,9 @@ void pq_tls_ticket_keys_wipe(struct pq_tls_ticket_keys *k);
 
 /* Reads all that the paths name into a set, for files above. */
 PQ_MUST_CHECK int pq_tls_settings_files(const struct pq_tls_settings *how, struct pq_files *out, struct pq_why *why);
+
+/* Finds the keys that are in a token, before its files are out of reach; contexts then use what was found. */
+PQ_MUST_CHECK int pq_tls_settings_keys(struct pq_crypto *c, const struct pq_tls_settings *how, struct pq_why *why);
 
 struct pq_tls_context;
 PQ_MUST_CHECK int pq_tls_context_new(struct pq_crypto *c, enum pq_tls_role role, const struct pq_tls_settings *how,

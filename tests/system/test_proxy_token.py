@@ -3,12 +3,16 @@
 import json
 import os
 import pathlib
+import pwd
 import shutil
+import signal
 import subprocess
+import tempfile
 
 import pytest
 
-from proxy_peers import PATIENCE, Function, Pair, Pki, connect, echo, ingress_config, read_all
+from proxy_peers import (PATIENCE, Function, Pair, Pki, Proxy, connect, echo, egress_config, ingress_config, read_all,
+                         until)
 
 PIN = "1234"
 MODULE = next((m for m in ("/usr/lib/softhsm/libsofthsm2.so", "/usr/lib/x86_64-linux-gnu/softhsm/libsofthsm2.so")
@@ -20,7 +24,10 @@ pytestmark = pytest.mark.skipif(not MODULE or not shutil.which("softhsm2-util"),
 
 
 class Token:
-    """A SoftHSM token in a folder of its own; both proxies' keys in it, and nowhere else."""
+    """A SoftHSM token in a folder of its own; both proxies' keys in it, and nowhere else.
+
+    Where the tests are root's, workers become nobody: then the token is nobody's, and the PIN's file stays root's.
+    """
 
     def __init__(self, folder, pki):
         self.folder = folder
@@ -29,15 +36,27 @@ class Token:
         (folder / "softhsm2.conf").write_text(f"directories.tokendir = {folder}/tokens\nobjectstore.backend = file\n"
                                               "log.level = ERROR\nslots.removable = false\n")
         self.tool("--init-token", "--free", "--label", "lab", "--so-pin", "5678")
-        for number, name in enumerate(("server", "client")):
-            key = pki.file(f"{name}.key")
-            self.tool("--import", key, "--token", "lab", "--label", name, "--id", f"0{number + 1}")
-            os.remove(key)
+        for number, name in enumerate(("server", "client"), 1):
+            self.import_key(pki.file(f"{name}.key"), name, number)
+        self.give_to_workers()
         self.pin = folder / "pin"
         self.write_pin(PIN + "\n")
 
     def tool(self, *args):
         subprocess.run(["softhsm2-util", *args, "--pin", PIN], check=True, capture_output=True, env=self.environment)
+
+    def give_to_workers(self):
+        if os.geteuid() != 0:
+            return
+        nobody = pwd.getpwnam("nobody")
+        for path in [self.folder, *self.folder.rglob("*")]:
+            os.chown(path, nobody.pw_uid, nobody.pw_gid)
+
+    def import_key(self, key, name, number):
+        """Takes a key into the token; the file goes."""
+        self.tool("--import", key, "--token", "lab", "--label", name, "--id", f"{number:02x}")
+        os.remove(key)
+        self.give_to_workers()
 
     def write_pin(self, text, mode=0o600):
         self.pin.write_text(text)
@@ -56,8 +75,9 @@ def pki(pqplane, tmp_path):
 
 
 @pytest.fixture
-def token(tmp_path, pki):
-    return Token(tmp_path, pki)
+def token(pki):
+    with tempfile.TemporaryDirectory(prefix="pqplane-token-") as folder:
+        yield Token(pathlib.Path(folder), pki)
 
 
 @pytest.fixture
@@ -92,6 +112,45 @@ def test_a_pair_with_both_keys_in_a_token(start, pqplane, tmp_path, pki, token, 
         line = proxy.wait_log("connection closed")
         assert (line["reason"], line["group"]) == ("end", "X25519MLKEM768")
         assert line["signature"] == "ecdsa_secp256r1_sha256"
+
+
+def test_a_worker_that_died_finds_its_key_again(start, pqplane, tmp_path, pki, token, function):
+    p = Pair(start_with(start, token), pqplane, tmp_path, pki, function.address, ingress=side(token, "server"),
+             egress=side(token, "client"))
+    old = p.ingress.pid
+    os.kill(old, signal.SIGKILL)
+    until(lambda: p.ingress.workers and p.ingress.pid != old, "a new worker")
+    assert exchange(p.egress.port("nrf")) == (b"hello", "end")
+
+
+def test_a_reload_names_another_key(start, pqplane, tmp_path, pki, token, function):
+    """The worker is contained and can't look into the token again: another takes its place. What it carries lives on
+    with it, and is judged by what later reloads bring."""
+    run = start_with(start, token)
+    ingress = Proxy(run, pqplane, tmp_path, "ingress",
+                    ingress_config(pki, function.address, watch=False, timeouts={"grace": "100ms"}, **side(token, "server")))
+    egress = Proxy(run, pqplane, tmp_path, "egress",
+                   egress_config(pki, f"127.0.0.1:{ingress.port('sbi')}", carry="connection", **side(token, "client")))
+    pki.issue("other", dns="server.example")
+    token.import_key(pki.file("other.key"), "other", 3)
+    s = connect(egress.port("nrf"))
+    s.sendall(b"before")
+    assert s.recv(6) == b"before"
+    old = ingress.pid
+    config = json.loads(ingress.path.read_text())
+    config["tls"] |= {"certificate": pki.file("other.crt"), "key": token.uri("other")}
+    assert ingress.reload(config)["generation"] == 2
+    assert "the key pkcs11:token=lab;object=other" in ingress.wait_log("worker replaced")["detail"]
+    assert exchange(egress.port("nrf")) == (b"hello", "end")
+    assert "CN=other" in egress.wait_log("connection closed")["peer_name"]
+    assert old in ingress.workers and len(ingress.workers) == 2
+    s.sendall(b"after")
+    assert s.recv(5) == b"after"
+    pki.run("crl", "--revoke", "client")
+    config["tls"]["crl"] = pki.file("crl.pem")
+    ingress.reload(config)
+    assert read_all(s) == (b"", "reset")
+    until(lambda: old not in ingress.workers, "the end of the worker that was replaced")
 
 
 def test_keys_do_not_leave_the_token(token):
