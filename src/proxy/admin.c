@@ -12,23 +12,15 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "proxy/admin_http.h"
+#include "proxy/admin_ask.h"
 #include "proxy/control.h"
 #include "proxy/metrics.h"
 #include "proxy/view.h"
 
-enum { METRICS_MAX = 32 << 20, WAITING_MAX = 2 * PQ_ADMIN_CLIENTS_MAX };
+enum { METRICS_MAX = 32 << 20, NICENESS = 10 };
 #define END_PATIENCE (5 * PQ_NS_PER_S) /* for clients that are connected when it is told to end */
 
 static const char json[] = "application/json", lines[] = "application/x-ndjson", plain[] = "text/plain; charset=utf-8";
-
-/* A request that the supervisor has been asked about. */
-struct waiting {
-    struct pq_admin_exchange *exchange; /* NULL: a free place */
-    enum pq_admin_action action;
-    int64_t number; /* of the message that asks; those of several requests may be one */
-    int64_t since;  /* ns */
-};
 
 struct admin {
     struct ev_loop *loop;
@@ -42,9 +34,8 @@ struct admin {
     yyjson_doc *view_read; /* what certificates point into */
     struct pq_metrics_certificate *certificates;
     size_t certificate_count;
-    int64_t asked;  /* number of the last message */
     int64_t ending; /* since when; 0: it is not */
-    struct waiting waiting[WAITING_MAX];
+    struct pq_admin_asking asking;
 };
 
 /* --- the supervisor ---------------------------------------------------------------------------------------------- */
@@ -55,9 +46,9 @@ static void watch_control(struct admin *a)
     ev_io_start(a->loop, &a->io);
 }
 
-static int tell(struct admin *a, enum pq_control_type type, int status, const char *text)
+static int tell(struct admin *a, enum pq_control_type type, int status, int64_t number, const char *text)
 {
-    struct pq_control_message m = {.type = type, .status = status, .generation = a->asked};
+    struct pq_control_message m = {.type = type, .status = status, .generation = number};
     snprintf(m.text, sizeof m.text, "%s", text);
     TRY(pq_control_send(&a->control, &m));
     if (a->loop)
@@ -65,38 +56,9 @@ static int tell(struct admin *a, enum pq_control_type type, int status, const ch
     return 0;
 }
 
-/* Whoever asks for the connections while they are being asked for gets what comes then. */
-static int64_t under_way(const struct admin *a, enum pq_admin_action action)
+static int ask_supervisor(void *context, enum pq_control_type type, int64_t number)
 {
-    for (size_t i = 0; i < WAITING_MAX; i++)
-        if (a->waiting[i].exchange && a->waiting[i].action == action && action == PQ_ADMIN_CONNECTIONS)
-            return a->waiting[i].number;
-    return 0;
-}
-
-static struct waiting *free_place(struct admin *a)
-{
-    for (size_t i = 0; i < WAITING_MAX; i++)
-        if (!a->waiting[i].exchange)
-            return &a->waiting[i];
-    return NULL;
-}
-
-static void ask_supervisor(struct admin *a, struct pq_admin_exchange *x, enum pq_admin_action action,
-                           enum pq_control_type type)
-{
-    struct waiting *w = free_place(a);
-    int64_t number = under_way(a, action);
-    if (w && !number) {
-        number = ++a->asked;
-        if (tell(a, type, 0, "") < 0)
-            w = NULL;
-    }
-    if (!w) {
-        pq_admin_answer_error(x, 503, "the supervisor can't be asked now: try again");
-        return;
-    }
-    *w = (struct waiting){x, action, number, pq_clock_ns()};
+    return tell(context, type, 0, number, "");
 }
 
 /* --- answers from memory ----------------------------------------------------------------------------------------- */
@@ -257,13 +219,9 @@ static void ask(void *context, struct pq_admin_exchange *x, enum pq_admin_action
         set_level(a, x, body);
         break;
     case PQ_ADMIN_CONNECTIONS:
-        ask_supervisor(a, x, action, PQ_CONTROL_CONNECTIONS);
-        break;
     case PQ_ADMIN_RELOAD:
-        ask_supervisor(a, x, action, PQ_CONTROL_RELOAD);
-        break;
     case PQ_ADMIN_DRAIN:
-        ask_supervisor(a, x, action, PQ_CONTROL_DRAIN);
+        pq_admin_ask(&a->asking, x, action);
         break;
     case PQ_ADMIN_INDEX:
         answer_index(x);
@@ -297,25 +255,21 @@ static void answer_done(struct admin *a, struct pq_admin_exchange *x, enum pq_ad
     answer_json(x, action == PQ_ADMIN_DRAIN ? 202 : 200, &j);
 }
 
-static void answer_waiting(struct admin *a, struct waiting *w, const struct pq_control_message *m)
+static void answer_asked(void *context, struct pq_admin_exchange *x, enum pq_admin_action action,
+                         const struct pq_control_message *m)
 {
-    struct pq_admin_exchange *x = TAKE(w->exchange);
+    struct admin *a = context;
     if (m->status == PQ_E_TIMEOUT)
         pq_admin_answer_error(x, 504, m->text);
     else if (m->status < 0)
-        pq_admin_answer_error(x, w->action == PQ_ADMIN_RELOAD ? 422 : 503, m->text);
-    else if (w->action == PQ_ADMIN_CONNECTIONS)
+        pq_admin_answer_error(x, action == PQ_ADMIN_RELOAD ? 422 : 503, m->text);
+    else if (action == PQ_ADMIN_CONNECTIONS)
         answer_connections(x, m);
     else
-        answer_done(a, x, w->action);
+        answer_done(a, x, action);
 }
 
-static void heard_answer(struct admin *a, const struct pq_control_message *m)
-{
-    for (size_t i = 0; i < WAITING_MAX; i++)
-        if (a->waiting[i].exchange && a->waiting[i].number == m->generation)
-            answer_waiting(a, &a->waiting[i], m);
-}
+static void heard_answer(struct admin *a, const struct pq_control_message *m) { pq_admin_asking_heard(&a->asking, m); }
 
 static void on_tick(struct ev_loop *loop, ev_timer *timer, int revents)
 {
@@ -323,11 +277,7 @@ static void on_tick(struct ev_loop *loop, ev_timer *timer, int revents)
     struct admin *a = timer->data;
     if (a->ending && (pq_admin_http_quiesce(a->http) == 0 || pq_clock_ns() - a->ending > END_PATIENCE))
         ev_break(loop, EVBREAK_ALL);
-    struct pq_control_message late = {.status = PQ_E_TIMEOUT};
-    snprintf(late.text, sizeof late.text, "no answer within %d s; it may still be done", PQ_ADMIN_PATIENCE);
-    for (size_t i = 0; i < WAITING_MAX; i++)
-        if (a->waiting[i].exchange && pq_clock_ns() - a->waiting[i].since > PQ_ADMIN_PATIENCE * PQ_NS_PER_S)
-            answer_waiting(a, &a->waiting[i], &late);
+    pq_admin_asking_look(&a->asking);
 }
 
 /* --- the view ---------------------------------------------------------------------------------------------------- */
@@ -403,13 +353,6 @@ static void heard_view(struct admin *a, const struct pq_control_message *m)
 }
 
 /* --- messages ---------------------------------------------------------------------------------------------------- */
-static void answer_end(struct admin *a)
-{
-    for (size_t i = 0; i < WAITING_MAX; i++)
-        if (a->waiting[i].exchange)
-            pq_admin_answer_error(TAKE(a->waiting[i].exchange), 503, "the sidecar ends");
-}
-
 /* Whoever is connected gets an answer: after an upgrade another process has the listening socket. */
 static void heard_end(struct admin *a, const struct pq_control_message *m)
 {
@@ -417,7 +360,7 @@ static void heard_end(struct admin *a, const struct pq_control_message *m)
     if (a->ending)
         return;
     a->ending = pq_clock_ns();
-    answer_end(a);
+    pq_admin_asking_end(&a->asking);
     ev_timer_stop(a->loop, &a->tick);
     ev_timer_set(&a->tick, 0.001, 0.02);
     ev_timer_start(a->loop, &a->tick);
@@ -462,6 +405,8 @@ static int start(struct admin *a, const struct pq_admin_how *how, struct pq_why 
     a->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
     if (!a->loop)
         return pq_why(why, PQ_E_UNSUPPORTED, "no event loop to be had: epoll is missing or descriptors ran out");
+    a->asking = (struct pq_admin_asking){.loop = a->loop, .tell = ask_supervisor, .answer = answer_asked, .context = a};
+    pq_admin_asking_init(&a->asking);
     const struct pq_admin_http_how http = {.loop = a->loop, .fd = how->listening, .ask = ask, .context = a};
     TRY(pq_admin_http_new(&http, &a->http, why));
     if (how->contain)
@@ -475,7 +420,8 @@ static int start(struct admin *a, const struct pq_admin_how *how, struct pq_why 
 
 static void end(struct admin *a)
 {
-    answer_end(a);
+    if (a->http)
+        pq_admin_asking_end(&a->asking);
     pq_admin_http_free(a->http);
     drop_view(a);
     pq_control_free(&a->control);
@@ -493,6 +439,7 @@ int pq_admin_run(const struct pq_admin_how *how)
         return EXIT_FAILURE;
     prctl(PR_SET_NAME, "pqplane-admin");
     signal(SIGPIPE, SIG_IGN);
+    (void)!nice(NICENESS); /* whoever asks for metrics without end takes no time from traffic */
     a->shared = how->shared;
     a->log_fd = how->log_fd;
     pq_control_init(&a->control, how->control);
@@ -500,10 +447,10 @@ int pq_admin_run(const struct pq_admin_how *how)
     a->io.data = a;
     int e = start(a, how, &why);
     if (e < 0) {
-        (void)tell(a, PQ_CONTROL_REFUSED, e, why.text[0] ? why.text : pq_error_text(e));
+        (void)tell(a, PQ_CONTROL_REFUSED, e, 0, why.text[0] ? why.text : pq_error_text(e));
         return EXIT_FAILURE;
     }
-    if (tell(a, PQ_CONTROL_READY, 0, "") < 0)
+    if (tell(a, PQ_CONTROL_READY, 0, 0, "") < 0)
         return EXIT_FAILURE;
     ev_run(a->loop, 0);
     return EXIT_SUCCESS;

@@ -18,8 +18,6 @@
 #include "proxy/contain.h"
 #include "proxy/shared.h"
 
-enum { PQ_ADMIN_PATIENCE = 20 }; /* s for an answer of the supervisor */
-
 struct pq_admin_how {
     struct pq_shared *shared;
     int control, listening;

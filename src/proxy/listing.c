@@ -6,6 +6,7 @@
 #include "base/json.h"
 
 enum { BLOCK = PQ_LISTING_ROWS * 4096 };
+#define REST 0.0005 /* s between two turns */
 
 struct pq_listing {
     struct pq_connections *set;
@@ -114,8 +115,7 @@ int pq_listing_start(struct pq_connections *s, int fd, void (*done)(void *contex
         return PQ_E_NOMEM;
     *l = (struct pq_listing){.set = s, .fd = fd, .done = done, .context = context};
     pq_connections_list(s);
-    /* Not zero: between two turns the loop looks at its descriptors. */
-    ev_timer_init(&l->turn, on_turn, 0.0001, 0.0001);
+    ev_timer_init(&l->turn, on_turn, REST, REST);
     l->turn.data = l;
     ev_timer_start(s->loop, &l->turn);
     *out = l;

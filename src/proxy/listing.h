@@ -4,10 +4,9 @@
  *    "peer_name":"CN=nrf","group":"X25519MLKEM768","signature":"mldsa65","own_signature":"mldsa65","cipher":"...",
  *    "resumed":false,"state":"relay","bytes_up":1,"bytes_down":2,"age_s":3.000,"idle_s":0.100,"tunnel":null}
  *
- * Spec:   docs/guide.md, "/connections". A few rows at a turn of the loop, so that ten thousand delay nobody. What
- *         opens meanwhile is left out, what ends meanwhile may be.
- * Owns:   a listing owns its descriptor and itself until done() is called.
- * Errors: told to done(): PQ_E_NOMEM, PQ_E_LIMIT (no room in the file), PQ_E_IO.
+ * Spec:   docs/guide.md, "/connections". Few rows at a turn of the loop and a rest after them, so that ten thousand
+ * delay nobody. What opens meanwhile is left out, what ends meanwhile may be. Owns:   a listing owns its descriptor and
+ * itself until done() is called. Errors: told to done(): PQ_E_NOMEM, PQ_E_LIMIT (no room in the file), PQ_E_IO.
  */
 #ifndef PQ_PROXY_LISTING_H
 #define PQ_PROXY_LISTING_H
@@ -16,7 +15,7 @@
 #include "proxy/connection.h"
 
 enum {
-    PQ_LISTING_ROWS = 100,      /* at a turn */
+    PQ_LISTING_ROWS = 10,       /* at a turn, of which there are at most two thousand a second */
     PQ_LISTING_MAX = 128 << 20, /* bytes; what is beyond is left out, and a last line {"left_out":true} says so */
 };
 

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "../alloc.h"
+#include "base/clock.h"
 #include "net/tcp.h"
 #include "proxy/control.h"
 #include "proxy/metrics.h"
@@ -253,27 +254,59 @@ static void requests_go_to_the_supervisor_and_back(void **state)
     get(w, "/ready", 503);
 }
 
-static void connections_are_asked_for_once_at_a_time(void **state)
+/* Who asks meanwhile waits for the next ones, together with others. */
+static void one_question_of_a_kind_at_a_time(void **state)
 {
     struct world *w = *state;
     struct pq_control_message m;
-    int fd[3];
-    for (size_t i = 0; i < PQ_COUNT(fd); i++)
-        fd[i] = asking(w, "GET", "/connections", "");
+    int first = asking(w, "GET", "/connections", ""), later[3];
     expect(w, PQ_CONTROL_CONNECTIONS, &m);
+    for (size_t i = 0; i < PQ_COUNT(later); i++)
+        later[i] = asking(w, "GET", "/connections", "");
     get(w, "/healthz", 503); /* behind them */
     assert_int_equal(pq_control_receive(&w->control, &(struct pq_control_message){0}), PQ_E_WANT_READ);
     say(w, PQ_CONTROL_ANSWER, m.generation, 0, "", file_with("{\"id\":1}\n{\"id\":2}\n"));
-    for (size_t i = 0; i < PQ_COUNT(fd); i++)
-        assert_string_equal(answer(fd[i], 200), "{\"id\":1}\n{\"id\":2}\n");
-    fd[0] = asking(w, "GET", "/connections", "");
+    assert_string_equal(answer(first, 200), "{\"id\":1}\n{\"id\":2}\n");
+    expect(w, PQ_CONTROL_CONNECTIONS, &m);
+    say(w, PQ_CONTROL_ANSWER, m.generation, 0, "", file_with("{\"id\":3}\n"));
+    for (size_t i = 0; i < PQ_COUNT(later); i++)
+        assert_string_equal(answer(later[i], 200), "{\"id\":3}\n");
+    first = asking(w, "GET", "/connections", "");
     expect(w, PQ_CONTROL_CONNECTIONS, &m);
     say(w, PQ_CONTROL_ANSWER, m.generation, 0, "", file_with(""));
-    assert_string_equal(answer(fd[0], 200), "");
-    fd[0] = asking(w, "GET", "/connections", "");
+    assert_string_equal(answer(first, 200), "");
+    first = asking(w, "GET", "/connections", "");
     expect(w, PQ_CONTROL_CONNECTIONS, &m);
     say(w, PQ_CONTROL_ANSWER, m.generation, 0, "", -1);
-    answer(fd[0], 503);
+    answer(first, 503);
+}
+
+/* A listing that took long is not begun again at once, a reload only a second after the last one began. */
+static void workers_get_a_rest(void **state)
+{
+    struct world *w = *state;
+    static const struct {
+        const char *method, *path;
+        enum pq_control_type type;
+        int64_t after_asked, after_answered;
+    } rows[] = {{"GET", "/connections", PQ_CONTROL_CONNECTIONS, 0, 190 * PQ_NS_PER_MS},
+                {"POST", "/reload", PQ_CONTROL_RELOAD, 990 * PQ_NS_PER_MS, 0}};
+    for (size_t i = 0; i < PQ_COUNT(rows); i++) {
+        struct pq_control_message m;
+        int64_t asked = pq_clock_ns();
+        int fd = asking(w, rows[i].method, rows[i].path, "");
+        expect(w, rows[i].type, &m);
+        usleep(200000);
+        int64_t answered = pq_clock_ns();
+        say(w, PQ_CONTROL_ANSWER, m.generation, 0, "", file_with(""));
+        answer(fd, 200);
+        fd = asking(w, rows[i].method, rows[i].path, "");
+        expect(w, rows[i].type, &m);
+        assert_true(pq_clock_ns() - asked >= rows[i].after_asked);
+        assert_true(pq_clock_ns() - answered >= rows[i].after_answered);
+        say(w, PQ_CONTROL_ANSWER, m.generation, 0, "", file_with(""));
+        answer(fd, 200);
+    }
 }
 
 static void who_asks_and_leaves_harms_nobody(void **state)
@@ -325,7 +358,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_view_is_the_config_and_its_certificates, begin, end),
         cmocka_unit_test_setup_teardown(the_log_level_is_everyones, begin, end),
         cmocka_unit_test_setup_teardown(requests_go_to_the_supervisor_and_back, begin, end),
-        cmocka_unit_test_setup_teardown(connections_are_asked_for_once_at_a_time, begin, end),
+        cmocka_unit_test_setup_teardown(one_question_of_a_kind_at_a_time, begin, end),
+        cmocka_unit_test_setup_teardown(workers_get_a_rest, begin, end),
         cmocka_unit_test_setup_teardown(who_asks_and_leaves_harms_nobody, begin, end),
         cmocka_unit_test_setup_teardown(an_end_answers_all, begin, end),
         cmocka_unit_test_setup_teardown(who_is_connected_at_the_end_is_answered, begin, end),

@@ -17,7 +17,7 @@
 #include "../alloc.h"
 #include "../tls/certs.h"
 
-enum { COUNT = 250 }; /* three turns */
+enum { COUNT = 250 }; /* many turns */
 
 /* Connections that wait for a handshake's first byte. */
 struct world {
