@@ -337,7 +337,8 @@ static int on_invalid_frame(nghttp2_session *h2, const nghttp2_frame *frame, int
 {
     (void)h2;
     struct pq_tunnel *t = user;
-    if (frame->hd.type == NGHTTP2_HEADERS && error == NGHTTP2_ERR_HTTP_HEADER)
+    (void)error;
+    if (frame->hd.type == NGHTTP2_HEADERS)
         pq_tunnel_refused(t, PQ_PROXY_BAD_REQUEST, "it is no request that RFC 9113 allows");
     return 0;
 }

@@ -442,7 +442,6 @@ def closed_for(proxy, reason):
     return line
 
 
-@pytest.mark.xfail(reason="the answer is not sent yet, only a reset")
 def test_connect_to_a_forbidden_authority(served, pki):
     p = served(echo_to_end, authorities=["nrf", "udm:80"])
     t = Tunnel(p, pki)
@@ -458,7 +457,6 @@ def test_connect_to_a_forbidden_authority(served, pki):
     assert p.counts()["connect-forbidden"] >= 1
 
 
-@pytest.mark.xfail(reason="the answer is not sent yet, only a reset")
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
 def test_another_method_on_a_tunnel(served, pki, method):
     p = served(echo_to_end)
