@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -674,6 +675,37 @@ int pq_proxy_config_resolve(struct pq_proxy_config *config, const struct pq_look
     for (size_t i = 0; i < pq_proxy_listener_count(config); i++)
         TRY(resolve(pq_proxy_listener_at(config, i), lookup, why));
     return check_loops(config, why);
+}
+
+/* The same places; those of a target are all different. */
+static bool same_places(const struct pq_proxy_target *a, const struct pq_proxy_target *b)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < a->count; i++)
+        for (size_t k = 0; k < b->count; k++)
+            found += pq_address_equal(&a->places[i].at, &b->places[k].at);
+    return a->count == b->count && found == a->count;
+}
+
+int pq_proxy_config_lead(struct pq_proxy_config *config, size_t listener, const struct pq_lookup *lookup, bool *changed,
+                         struct pq_why *why)
+{
+    struct pq_proxy_listener *l = pq_proxy_listener_at(config, listener);
+    struct pq_proxy_target old = l->target;
+    l->target.places = NULL;
+    l->target.count = 0;
+    int e = resolve(l, lookup, why);
+    if (e == 0)
+        e = check_loops(config, why);
+    if (e == 0 && !same_places(&old, &l->target)) {
+        free(old.places);
+        *changed = true;
+        return 0;
+    }
+    free(l->target.places);
+    l->target = old;
+    *changed = false;
+    return e;
 }
 
 size_t pq_proxy_listener_count(const struct pq_proxy_config *config)

@@ -136,6 +136,10 @@ PQ_MUST_CHECK int pq_proxy_config_parse(const char *path, const char *text, size
 /* Looks up host names, holds what that shows against the rule on plaintext, and finds loops. */
 PQ_MUST_CHECK int pq_proxy_config_resolve(struct pq_proxy_config *config, const struct pq_lookup *lookup,
                                           struct pq_why *why);
+/* Looks up one listener's target anew, by the same rules; on error its places stay. Not changed: they are the same
+ * ones, in whatever order. */
+PQ_MUST_CHECK int pq_proxy_config_lead(struct pq_proxy_config *config, size_t listener, const struct pq_lookup *lookup,
+                                       bool *changed, struct pq_why *why);
 void pq_proxy_config_free(struct pq_proxy_config *config);
 
 size_t pq_proxy_listener_count(const struct pq_proxy_config *config);

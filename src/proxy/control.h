@@ -25,6 +25,7 @@
     X(DRAIN, "drain")           /* stop accepting; connections may finish until timeouts.drain */                      \
     X(END, "end")               /* end all at once */                                                                  \
     X(LOG, "log")               /* write the log there */                                                              \
+    X(ADDRESSES, "addresses")   /* that generation's listener of the number status leads there: a line each */         \
     /* worker to supervisor */                                                                                         \
     X(READY, "ready")     /* serves that generation */                                                                 \
     X(REFUSED, "refused") /* can't serve that generation: status and text say why */                                   \

@@ -46,6 +46,43 @@ void pq_crew_give(struct pq_supervisor *s)
     give(w);
 }
 
+static void tell_addresses(struct pq_supervised *w, size_t listener)
+{
+    const struct pq_proxy_target *t = &pq_proxy_listener_at(&w->supervisor->config, listener)->target;
+    struct pq_control_message m = {
+        .type = PQ_CONTROL_ADDRESSES, .status = (int)listener, .generation = (int64_t)w->generation};
+    size_t len = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        char text[PQ_ADDRESS_TEXT];
+        pq_address_text(&t->places[i].at, text);
+        int n = snprintf(m.text + len, sizeof m.text - len, "%s\n", text);
+        if (n < 0 || (size_t)n >= sizeof m.text - len)
+            break;
+        len += (size_t)n;
+    }
+    m.text[len] = '\0';
+    pq_child_tell(&w->child, &m);
+}
+
+void pq_crew_lead(struct pq_supervisor *s, size_t listener)
+{
+    for
+        EACH(w, s)
+    if (w->child.pid && w->generation == s->generation)
+        tell_addresses(w, listener);
+}
+
+/* What has changed since its generation was packed. */
+static void tell_changed(struct pq_supervised *w)
+{
+    const struct pq_supervisor *s = w->supervisor;
+    if (w->generation != s->generation)
+        return;
+    for (size_t i = 0; i < pq_proxy_listener_count(&s->config); i++)
+        if (pq_resolver_changed(s->resolver, i))
+            tell_addresses(w, i);
+}
+
 /* --- starting ---------------------------------------------------------------------------------------------------- */
 static int work(void *context, int control)
 {
@@ -216,6 +253,7 @@ static void heard(struct pq_child *c, struct pq_control_message *m)
         w->generation = (uint64_t)m->generation;
         w->refused = 0;
         w->supervisor->shared->worker[w->slot].ready = 1;
+        tell_changed(w);
         pq_loading_look_whether_applied(w->supervisor);
     } else if (m->type == PQ_CONTROL_REFUSED) {
         refused(w, m);

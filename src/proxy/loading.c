@@ -104,6 +104,16 @@ static int pack(struct pq_bundle *b, const struct pq_listening_set *plan, int *p
     return pq_bundle_pack(b, numbers, packed, why);
 }
 
+/* Without it the addresses of this moment must do. */
+static void resolve_from_now_on(struct pq_supervisor *s)
+{
+    struct pq_why why = {""};
+    int e = pq_resolver_set(s->resolver, &s->config, &why);
+    if (e < 0)
+        pq_log(PQ_LOG_ERROR, "host names not followed", "detail", pq_s(why.text[0] ? why.text : pq_error_text(e)),
+               NULL);
+}
+
 static void take(struct pq_supervisor *s, struct pq_listening_set *plan, int packed)
 {
     struct pq_proxy_config *config = &s->loading.bundle.config;
@@ -119,6 +129,7 @@ static void take(struct pq_supervisor *s, struct pq_listening_set *plan, int pac
     pq_closep(&s->packed);
     s->packed = packed;
     s->generation++;
+    resolve_from_now_on(s);
     pq_bundle_free(&s->loading.bundle);
     pq_log_set((enum pq_log_level)s->config.log.level, (enum pq_log_format)s->config.log.format);
     raise_descriptors(s);

@@ -310,6 +310,7 @@ static void stop_watching(struct pq_supervisor *s)
 void pq_supervisor_leave(void *supervisor)
 {
     struct pq_supervisor *s = supervisor;
+    pq_resolver_forget(TAKE(s->resolver));
     stop_watching(s);
     pq_upgrade_free(s);
     pq_admin_link_free(s, false);
@@ -328,6 +329,7 @@ static void free_supervisor(struct pq_supervisor *s)
     pq_listening_close(&s->removed);
     pq_admin_link_free(s, true);
     pq_upgrade_free(s);
+    pq_resolver_free(s->resolver);
     if (s->loop)
         stop_watching(s);
     pq_closep(&s->packed);
@@ -354,6 +356,8 @@ static void prepare_timers(struct pq_supervisor *s)
     ev_timer_start(s->loop, &s->keys);
 }
 
+static void lead(void *supervisor, size_t listener) { pq_crew_lead(supervisor, listener); }
+
 static int new_supervisor(const struct pq_supervisor_how *how, struct pq_supervisor **out, struct pq_why *why)
 {
     DEFER(free_supervisorp) struct pq_supervisor *s = calloc(1, sizeof *s);
@@ -372,6 +376,8 @@ static int new_supervisor(const struct pq_supervisor_how *how, struct pq_supervi
     pq_upgrade_init(s);
     prepare_timers(s);
     TRY(pq_watch_new(&s->watch));
+    struct pq_resolver_how resolver = {.lookup = &pq_lookup_system, .changed = lead, .context = s};
+    TRY(pq_resolver_new(s->loop, &resolver, &s->resolver));
     TRY(pq_shared_new(&s->shared));
     pq_log_level_in(&s->shared->log_level);
     pq_log_count_dropped(&s->shared->log_dropped);

@@ -13,6 +13,7 @@
 #include "proxy/child.h"
 #include "proxy/contain.h"
 #include "proxy/listening.h"
+#include "proxy/resolver.h"
 #include "proxy/restart.h"
 #include "proxy/shared.h"
 #include "proxy/supervisor.h"
@@ -112,6 +113,7 @@ struct pq_supervisor {
     uint64_t generation;
     int packed; /* the bundle; -1 before there is one */
     struct pq_watch *watch;
+    struct pq_resolver *resolver;
     ev_timer look, keys;
     int log_fd, ready_fd;
     const char *drained_by; /* a signal's name, or who asked */
@@ -132,6 +134,8 @@ void pq_crew_give(struct pq_supervisor *s);
 /* All that are wanted and live serve it; at the start, all that are wanted. */
 bool pq_crew_ready(const struct pq_supervisor *s);
 void pq_crew_tell(struct pq_supervisor *s, const struct pq_control_message *m);
+/* To those that serve the newest generation; others get it when they do. */
+void pq_crew_lead(struct pq_supervisor *s, size_t listener);
 /* All stop accepting, and end with their last connection. */
 void pq_crew_retire(struct pq_supervisor *s);
 /* None is started again. */

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
@@ -189,6 +190,20 @@ static void obey_connections(struct pq_worker *w, struct pq_control_message *m)
         on_listed(w, e == PQ_E_CLOSED ? 0 : e);
 }
 
+static void obey_addresses(struct pq_worker *w, struct pq_control_message *m)
+{
+    struct pq_address at[PQ_PROXY_PLACES_MAX];
+    size_t count = 0, listener = (size_t)m->status;
+    char *line = m->text;
+    if (!w->generation || w->generation->number != (uint64_t)m->generation || listener >= w->generation->count)
+        return;
+    for (char *end; count < PQ_COUNT(at) && (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
+        count += pq_address_parse(line, &at[count], NULL) == 0;
+    }
+    (void)pq_upstream_set(w->generation->routes[listener].upstream, at, count);
+}
+
 static void (*const obey[PQ_CONTROL_TYPE_COUNT])(struct pq_worker *w, struct pq_control_message *m) = {
     [PQ_CONTROL_SOCKET] = obey_socket,
     [PQ_CONTROL_GENERATION] = obey_generation,
@@ -196,6 +211,7 @@ static void (*const obey[PQ_CONTROL_TYPE_COUNT])(struct pq_worker *w, struct pq_
     [PQ_CONTROL_DRAIN] = obey_drain,
     [PQ_CONTROL_END] = obey_end,
     [PQ_CONTROL_LOG] = obey_log,
+    [PQ_CONTROL_ADDRESSES] = obey_addresses,
     [PQ_CONTROL_CONNECTIONS] = obey_connections,
 };
 

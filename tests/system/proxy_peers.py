@@ -218,7 +218,7 @@ def let_workers_in(path):
 class Function:
     """A network function of sockets: serve(connection) runs in a thread for each one; what it raises fails the test."""
 
-    def __init__(self, serve, path=None):
+    def __init__(self, serve, path=None, host="127.0.0.1"):
         self.serve = serve
         self.errors, self.connections = [], []
         if path:
@@ -228,8 +228,8 @@ class Function:
             self.listener.listen(1024)
             self.address = f"unix:{path}"
         else:
-            self.listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-            self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+            self.listener = socket.create_server((host, 0), backlog=1024)
+            self.address = f"{host}:{self.listener.getsockname()[1]}"
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):

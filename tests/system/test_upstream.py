@@ -1,10 +1,14 @@
 """Several addresses behind one listener: which is taken, and what happens when one fails."""
 
+import os
+import signal
 import socket
+import subprocess
 
 import pytest
 
-from proxy_peers import Function, Pair, Pki, Proxy, connect, echo, egress_config, ingress_config, read_all, refused
+from proxy_peers import (Function, Pair, Pki, Proxy, connect, echo, egress_config, ingress_config, read_all, refused,
+                         until)
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +27,12 @@ def function():
 
 
 def exchange(port):
-    s = connect(port)
-    s.sendall(b"hello")
-    s.shutdown(socket.SHUT_WR)
+    try:
+        s = connect(port)
+        s.sendall(b"hello")
+        s.shutdown(socket.SHUT_WR)
+    except OSError:
+        return b"", "reset"
     return read_all(s)
 
 
@@ -87,3 +94,56 @@ def test_when_all_fail_the_reason_is_the_last_ones(start, pqplane, tmp_path, pki
         s = connect(p.port("nrf"))
         peer.accept()
         assert s
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_hosts(pqplane, tmp_path):
+    """pqplane with an /etc/hosts of its own, and how to rewrite that."""
+    hosts, wrapper = tmp_path / "hosts", tmp_path / "pqplane-with-hosts"
+
+    def write(lines):
+        hosts.write_text("".join(f"{line}\n" for line in lines))
+
+    write([])
+    wrapper.write_text(f'#!/bin/sh\nexec unshare --mount sh -c \'mount --bind {hosts} /etc/hosts && exec {pqplane} "$@"\' sh "$@"\n')
+    wrapper.chmod(0o755)
+    tried = subprocess.run([wrapper, "--version"], capture_output=True, text=True)
+    if tried.returncode != 0:
+        pytest.skip(f"no mount namespace to be had: {tried.stderr.strip()}")
+    return wrapper, write
+
+
+@BOTH
+def test_names_are_followed(start, with_hosts, pqplane, tmp_path, pki, carry):
+    pqplane_with_hosts, write = with_hosts
+    first, second = Function(echo), Function(echo, host="127.0.0.2")
+    second_port = int(second.address.rsplit(":", 1)[1])
+    write(["127.0.0.9 function.test"])
+    a = Proxy(start, pqplane_with_hosts, tmp_path, "ingress",
+              ingress_config(pki, [f"function.test:{second_port}", first.address], resolve="1s"))
+    b = Proxy(start, pqplane, tmp_path, "egress", egress_config(pki, f"127.0.0.1:{a.port('sbi')}", carry=carry))
+    assert exchange(b.port("nrf")) == (b"hello", "end")
+    assert len(first.connections) == 1 and not second.connections
+    write(["127.0.0.2 function.test"])
+    a.wait_log("addresses changed")
+    until(lambda: exchange(b.port("nrf")) == (b"hello", "end") and second.connections, "a connection to the new address")
+    # What is another host now gets no plaintext.
+    write(["198.51.100.1 function.test"])
+    line = a.wait_log("addresses refused")
+    assert "function.test" in line["detail"] and "is another host" in line["detail"]
+    assert exchange(b.port("nrf")) == (b"hello", "end")
+    # Nor does a name that nobody knows any more lose what it had.
+    write([])
+    assert "function.test" in a.wait_log("lookup failed")["name"]
+    assert exchange(b.port("nrf")) == (b"hello", "end")
+    before = len(second.connections)
+    # A worker that starts later knows what the others know.
+    os.kill(a.pid, signal.SIGKILL)
+    a.wait_log("worker died")
+    until(lambda: exchange(b.port("nrf")) == (b"hello", "end"), "a new worker")
+    assert len(second.connections) > before
+    for f in (first, second):
+        f.close()
