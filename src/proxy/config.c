@@ -728,6 +728,7 @@ struct pq_tls_settings pq_proxy_listener_tls(const struct pq_proxy_config *confi
     s.identities = whose->identities.count ? whose->identities.at : &whose->identity;
     s.identity_count = whose->identities.count ? whose->identities.count : 1;
     int first = own->first_flight != PQ_PROXY_UNSET ? own->first_flight : general->first_flight;
+    s.resume = (own->resumption != PQ_PROXY_UNSET ? own->resumption : general->resumption) != 0; /* unset: yes */
     s.first_flight_classical = first == PQ_PROXY_FIRST_CLASSICAL;
     s.max_certificate_list = own->certificates_max ? own->certificates_max : general->certificates_max;
     s.pkcs11_module = config->pkcs11_module;

@@ -36,7 +36,8 @@ static int make_contexts(struct pq_route *r, struct pq_crypto *crypto, struct pq
 }
 
 static int make_route(struct pq_generation *g, struct pq_crypto *crypto, const struct pq_files *files,
-                      const struct pq_proxy_listener *how, bool judges, struct pq_why *why)
+                      struct pq_tls_ticket_keys *tickets, const struct pq_proxy_listener *how, bool judges,
+                      struct pq_why *why)
 {
     struct pq_route *r = &g->routes[g->count++];
     *r = (struct pq_route){.how = how, .of = g};
@@ -44,6 +45,7 @@ static int make_route(struct pq_generation *g, struct pq_crypto *crypto, const s
     struct pq_tls_settings settings = pq_proxy_listener_tls(&g->config, how);
     settings.files = files;
     settings.judge_only = judges;
+    settings.tickets = tickets;
     int e = make_contexts(r, crypto, settings, why);
     if (e == 0)
         e = try_names(r, why);
@@ -52,8 +54,9 @@ static int make_route(struct pq_generation *g, struct pq_crypto *crypto, const s
                  : 0;
 }
 
-static int make(struct pq_crypto *crypto, struct pq_proxy_config *config, struct pq_files **files, uint64_t number,
-                bool judges, struct pq_generation **out, struct pq_why *why)
+static int make(struct pq_crypto *crypto, struct pq_proxy_config *config, struct pq_files **files,
+                struct pq_tls_ticket_keys *tickets, uint64_t number, bool judges, struct pq_generation **out,
+                struct pq_why *why)
 {
     DEFER(pq_files_freep) struct pq_files *contents = TAKE(*files);
     size_t count = pq_proxy_listener_count(config);
@@ -68,21 +71,22 @@ static int make(struct pq_crypto *crypto, struct pq_proxy_config *config, struct
     g->config = *config;
     *config = (struct pq_proxy_config){0};
     for (size_t i = 0; i < count; i++)
-        TRY(make_route(g, crypto, contents, pq_proxy_listener_at(&g->config, i), judges, why));
+        TRY(make_route(g, crypto, contents, tickets, pq_proxy_listener_at(&g->config, i), judges, why));
     *out = TAKE(g);
     return 0;
 }
 
 int pq_generation_new(struct pq_crypto *crypto, struct pq_proxy_config *config, struct pq_files **files,
-                      uint64_t number, struct pq_generation **out, struct pq_why *why)
+                      struct pq_tls_ticket_keys *tickets, uint64_t number, struct pq_generation **out,
+                      struct pq_why *why)
 {
-    return make(crypto, config, files, number, false, out, why);
+    return make(crypto, config, files, tickets, number, false, out, why);
 }
 
 int pq_generation_new_judge(struct pq_crypto *crypto, struct pq_proxy_config *config, struct pq_files **files,
                             uint64_t number, struct pq_generation **out, struct pq_why *why)
 {
-    return make(crypto, config, files, number, true, out, why);
+    return make(crypto, config, files, NULL, number, true, out, why);
 }
 
 struct pq_route *pq_generation_route(struct pq_generation *g, const struct pq_proxy_listener *how)

@@ -35,9 +35,11 @@ struct pq_generation {
     struct pq_route routes[]; /* in the order of pq_proxy_listener_at() */
 };
 
-/* Takes configuration and files over, also on error, and leaves them zeroed. */
+/* Takes configuration and files over, also on error, and leaves them zeroed. tickets: for sessions to be resumed, alive
+ * as long as the generation's contexts; NULL: an ingress resumes none. */
 PQ_MUST_CHECK int pq_generation_new(struct pq_crypto *crypto, struct pq_proxy_config *config, struct pq_files **files,
-                                    uint64_t number, struct pq_generation **out, struct pq_why *why);
+                                    struct pq_tls_ticket_keys *tickets, uint64_t number, struct pq_generation **out,
+                                    struct pq_why *why);
 /* The same without keys: no handshake is made with it, it only judges the connections that there are. */
 PQ_MUST_CHECK int pq_generation_new_judge(struct pq_crypto *crypto, struct pq_proxy_config *config,
                                           struct pq_files **files, uint64_t number, struct pq_generation **out,

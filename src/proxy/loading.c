@@ -223,7 +223,7 @@ static int check(void *context, int control)
     if (m.status == 0)
         write_view(s, crypto, &m);
     if (m.status == 0)
-        m.status = pq_generation_new(crypto, &b->config, &b->files, 0, &g, &why);
+        m.status = pq_generation_new(crypto, &b->config, &b->files, NULL, 0, &g, &why);
     pq_bundle_free(b);
     if (m.status < 0) {
         m.type = PQ_CONTROL_REFUSED;

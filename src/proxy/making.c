@@ -11,8 +11,9 @@ static int make(struct pq_making *m)
     struct pq_bundle b;
     TRY(pq_bundle_unpack(m->packed, &b, &m->why));
     m->sockets = TAKE(b.sockets);
-    int e = m->judges ? pq_generation_new_judge(m->crypto, &b.config, &b.files, m->number, &m->generation, &m->why)
-                      : pq_generation_new(m->crypto, &b.config, &b.files, m->number, &m->generation, &m->why);
+    int e = m->judges
+                ? pq_generation_new_judge(m->crypto, &b.config, &b.files, m->number, &m->generation, &m->why)
+                : pq_generation_new(m->crypto, &b.config, &b.files, m->tickets, m->number, &m->generation, &m->why);
     pq_bundle_free(&b);
     return e;
 }
@@ -49,7 +50,7 @@ static void on_done(struct ev_loop *loop, ev_async *async, int revents)
 
 void pq_making_init(struct pq_worker *w)
 {
-    w->making = (struct pq_making){.crypto = w->crypto, .packed = -1};
+    w->making = (struct pq_making){.crypto = w->crypto, .tickets = &w->how->shared->tickets, .packed = -1};
     ev_async_init(&w->making.done, on_done);
     w->making.done.data = w;
     ev_async_start(w->loop, &w->making.done);

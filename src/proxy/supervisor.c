@@ -416,7 +416,7 @@ int pq_supervisor_check(const char *path, struct pq_why *why)
     pq_log_set((enum pq_log_level)b.config.log.level, (enum pq_log_format)b.config.log.format);
     TRY(pq_bundle_fill(&b, why));
     TRY(pq_crypto_new(&crypto, why));
-    return pq_generation_new(crypto, &b.config, &b.files, 0, &g, why);
+    return pq_generation_new(crypto, &b.config, &b.files, NULL, 0, &g, why);
 }
 
 int pq_supervisor_run(const struct pq_supervisor_how *how, struct pq_why *why)

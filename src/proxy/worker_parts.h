@@ -19,6 +19,7 @@
 /* A thread makes a generation from a packed bundle; one at a time. */
 struct pq_making {
     struct pq_crypto *crypto;
+    struct pq_tls_ticket_keys *tickets;
     ev_async done;
     pthread_t thread;
     bool running;

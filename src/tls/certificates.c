@@ -67,16 +67,21 @@ int pq_tls_count_certificates(struct pq_span message, size_t *out)
     return 0;
 }
 
+/* Behind the header stands a length, of whichever message; the largest fits none. */
+void pq_tls_spoil(const void *message, size_t len)
+{
+    enum { HEADER = 4, LENGTH = 2 };
+    if (len >= HEADER + LENGTH)
+        memset((uint8_t *)(uintptr_t)message + HEADER, 0xff, LENGTH);
+}
+
 void pq_tls_judge_list(struct pq_tls *t, const void *message, size_t len)
 {
-    enum {
-        LENGTH = 4
-    }; /* where the context's stands; one that is too large makes the message one that can't be read */
     size_t count = 0;
     if (pq_tls_count_certificates(pq_span(message, len), &count) < 0 || count <= PQ_TLS_PATH_CERTIFICATES_MAX)
         return;
     (void)pq_tls_blame(t, PQ_E_PROTOCOL, PQ_TLS_CERTIFICATES_TOO_LONG,
                        "the peer sent %zu certificates, and a path has %d at most: shorten its chain", count,
                        PQ_TLS_PATH_CERTIFICATES_MAX);
-    memset((uint8_t *)(uintptr_t)message + LENGTH, 0xff, len > LENGTH + 4 ? 4 : len - LENGTH);
+    pq_tls_spoil(message, len);
 }

@@ -22,6 +22,7 @@ void pq_tls_free(struct pq_tls *t)
     SSL_free(t->ssl);
     pq_transport_free(&t->transport);
     pq_buf_free(&t->path);
+    pq_buf_free(&t->session_peer);
     for (size_t i = 0; i < t->names.count; i++)
         free(t->names.at[i]);
     free(t->names.at);
@@ -94,6 +95,7 @@ int pq_tls_new_over(struct pq_tls_context *context, int fd, struct pq_tls *other
     } else {
         SSL_set_connect_state(t->ssl);
         TRY(set_server_name(t));
+        TRY(pq_tls_sessions_offer(t));
     }
     *out = TAKE(t);
     return 0;
@@ -129,7 +131,7 @@ static void note_negotiated(struct pq_tls *t)
     if (alpn_len < sizeof t->alpn && alpn)
         memcpy(t->alpn, alpn, alpn_len);
     t->info.resumed = SSL_session_reused(t->ssl);
-    t->info.pq_auth = t->path_is_pq && pq_tls_signature_is_pq(t->context, t->info.signature);
+    t->info.pq_auth = t->path_is_pq && (t->info.resumed || pq_tls_signature_is_pq(t->context, t->info.signature));
 }
 
 static void note_dates(struct pq_tls *t)
@@ -142,6 +144,8 @@ static void note_dates(struct pq_tls *t)
 /* The callbacks refused what falls short while an alert could still say so; nothing gets past here that they missed. */
 static int finish(struct pq_tls *t)
 {
+    if (SSL_session_reused(t->ssl))
+        TRY(pq_tls_session_resumed(t));
     note_negotiated(t);
     t->transport.collect = false;
     TRY(pq_tls_judge_group(t));
@@ -154,7 +158,7 @@ static int finish(struct pq_tls *t)
     pq_tls_forget_certificate(t);
     note_dates(t);
     t->done = true;
-    t->accepted = t->context->role == PQ_TLS_SERVER;
+    t->accepted = t->context->role == PQ_TLS_SERVER || t->info.resumed;
     return 0;
 }
 
@@ -171,6 +175,8 @@ int pq_tls_handshake(struct pq_tls *t)
     if (r == 1)
         return finish(t);
     int e = pq_tls_judge_failure(t, r);
+    if (e == PQ_E_WANT_READ && t->proved && pq_tls_path_note(t) == 0)
+        pq_tls_forget_certificate(t); /* whoever stalls now no longer makes us hold it */
     if (e == PQ_E_WANT_READ || e == PQ_E_WANT_WRITE)
         return e;
     note_group(t);

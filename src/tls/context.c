@@ -34,6 +34,8 @@ void pq_tls_context_free(struct pq_tls_context *c)
     free(c->sigalgs);
     free(c->own_sigalgs);
     pq_buf_free(&c->alpn);
+    pq_tls_sessions_free(c->sessions);
+    EVP_CIPHER_free(c->ticket_cipher);
     pq_tls_trust_free(&c->trust);
     free(c);
 }
@@ -285,8 +287,12 @@ static void on_message(int sent, int version, int type, const void *bytes, size_
         pq_tls_judge_list(t, bytes, len);
     if (message == SSL3_MT_ENCRYPTED_EXTENSIONS) /* so ServerHello has been made, or judged */
         pq_tls_forget_exchange(t);
-    if (!sent && message == SSL3_MT_FINISHED && pq_tls_path_note(t) == 0) /* so CertificateVerify was right */
+    /* Where no certificate will come whose callback judges the group. */
+    if (!sent && message == SSL3_MT_ENCRYPTED_EXTENSIONS && SSL_session_reused(ssl) && pq_tls_judge_group(t) < 0)
+        pq_tls_spoil(bytes, len);
+    if (!sent && message == SSL3_MT_FINISHED && t->proved && pq_tls_path_note(t) == 0)
         pq_tls_forget_certificate(t);
+    t->proved |= !sent && message == SSL3_MT_CERTIFICATE_VERIFY;
     if (!sent && t->done)
         pq_tls_note_idle_talk(t, message);
 }
@@ -345,6 +351,7 @@ int pq_tls_context_new(struct pq_crypto *crypto, enum pq_tls_role role, const st
     c->lib = pq_crypto_libctx(crypto);
     c->verify_peer = how->verify_peer;
     c->split_flights = how->split_flights;
+    c->first_flight_classical = how->first_flight_classical;
     c->require_pq_kex = how->policy.require_pq_kex;
     c->require_pq_auth = how->policy.require_pq_auth;
     ERR_clear_error();
@@ -360,6 +367,7 @@ int pq_tls_context_new(struct pq_crypto *crypto, enum pq_tls_role role, const st
     for (size_t i = 0; i < how->identity_count && !how->judge_only; i++)
         TRY(set_identity(c, crypto, how, &how->identities[i], why));
     TRY(set_alpn(c, how, why));
+    TRY(pq_tls_set_resumption(c, how, why));
     *out = TAKE(c);
     return 0;
 }

@@ -17,14 +17,16 @@ static const uint8_t stub[] = {0x30, 0x66, 0x30, 0x5a, 0x02, 0x01, 0x01, 0x30, 0
                                0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,
                                0,    0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x01, 0x00};
 
-/* d2i_X509(3) fills an object that is there already with what it reads. */
+/* d2i_X509(3) fills an object that is there already with what it reads. Where it fails, for want of memory, it lets go
+ * of the object, which is then good for nothing but to be freed. */
 void pq_tls_forget_certificate(struct pq_tls *t)
 {
     X509 *x = SSL_get0_peer_certificate(t->ssl);
     const unsigned char *at = stub;
-    if (!x || t->forgot || !X509_up_ref(x)) /* where it fails, it lets go of the object */
+    if (!x || t->forgot || !X509_up_ref(x))
         return;
-    t->forgot = d2i_X509(&x, &at, sizeof stub) != NULL;
+    t->forgot = true;
+    t->spoilt = !d2i_X509(&x, &at, sizeof stub);
     X509_free(x);
     ERR_clear_error();
 }

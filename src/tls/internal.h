@@ -28,6 +28,10 @@ struct pq_tls_context {
     struct pq_buf alpn;     /* each a length and a name: as ALPN sends it */
     bool alpn_optional;
     int64_t list_cap; /* bytes of a peer's certificate list */
+    bool first_flight_classical;
+    struct pq_tls_ticket_keys *tickets; /* not owned; NULL: no tickets */
+    EVP_CIPHER *ticket_cipher;
+    struct pq_tls_sessions *sessions; /* a client's, to be resumed; NULL: none */
     struct pq_tls_trust trust;
     int64_t not_after; /* the earliest of our chains, unix s; 0: none */
     _Atomic unsigned references;
@@ -43,7 +47,9 @@ struct pq_tls {
     struct pq_tls_info info;
     struct pq_buf path; /* what authenticated the peer, see path.h; empty where nothing did */
     bool done, path_is_pq, write_waits, read_closed, notified, cannot_write;
-    bool held, accepted, forgot;
+    bool held, accepted, forgot, spoilt, no_ticket;
+    bool proved;                /* a CertificateVerify came; if the handshake has gone on since, it was right */
+    struct pq_buf session_peer; /* whose sessions may be resumed */
     unsigned client_hellos;
     struct {
         unsigned count; /* messages after the handshake, less one for each second since */
@@ -76,13 +82,31 @@ enum { PQ_TLS_TICKET_HOURS = 2 }; /* how long a ticket is good: its key's hour a
 bool pq_tls_ticket_key_find(const struct pq_tls_ticket_keys *k, const uint8_t id[16], int64_t now,
                             struct pq_tls_ticket_key *out);
 
+/* Tickets of a server, sessions of a client. */
+PQ_MUST_CHECK int pq_tls_set_resumption(struct pq_tls_context *c, const struct pq_tls_settings *how,
+                                        struct pq_why *why);
+/* What goes with the session lets the peer in, now. */
+bool pq_tls_session_holds(const struct pq_tls *t, SSL_SESSION *session);
+/* Adds to a new session what a later handshake needs; false: it can't be resumed. */
+bool pq_tls_session_complete(struct pq_tls *t, SSL_SESSION *session);
+/* After a resumed handshake: what authenticated the peer, from the session. */
+PQ_MUST_CHECK int pq_tls_session_resumed(struct pq_tls *t);
+PQ_MUST_CHECK int pq_tls_sessions_new(struct pq_tls_context *c, struct pq_why *why);
+void pq_tls_sessions_free(struct pq_tls_sessions *s);
+/* A client that is to start: takes a session of its peer, if there is one that holds. */
+PQ_MUST_CHECK int pq_tls_sessions_offer(struct pq_tls *t);
+/* Of a path that holds: the leaf's subject, and whether all of its signatures are post-quantum. */
+PQ_MUST_CHECK int pq_tls_path_told(const struct pq_tls_context *c, struct pq_span encoded, char subject[256], bool *pq);
+
 /* wanted 0: what the largest algorithm in use needs. */
 PQ_MUST_CHECK int pq_tls_set_list_cap(struct pq_tls_context *c, int64_t wanted, struct pq_why *why);
 /* Of a Certificate message with its header. */
 PQ_MUST_CHECK int pq_tls_count_certificates(struct pq_span message, size_t *out);
-/* A Certificate message came and libssl has not looked at it yet. One of too many certificates, each of which would
- * cost ten times its size, is spoilt: a callback can't refuse it otherwise. */
+/* A Certificate message came and libssl has not looked at it yet. One of too many certificates is refused, since each
+ * would cost ten times its size. */
 void pq_tls_judge_list(struct pq_tls *t, const void *message, size_t len);
+/* A callback can't refuse a message, but make of it one that can't be read. */
+void pq_tls_spoil(const void *message, size_t len);
 
 /* A handshake message came after the handshake. */
 void pq_tls_note_idle_talk(struct pq_tls *t, int type);

@@ -238,6 +238,17 @@ int pq_tls_path_check(const struct pq_tls_context *c, struct pq_span encoded, co
     return check_signatures(&j);
 }
 
+int pq_tls_path_told(const struct pq_tls_context *c, struct pq_span encoded, char subject[256], bool *pq)
+{
+    enum pq_tls_reason reason;
+    DEFER(judge_free) struct judge j = {.c = c, .reason = &reason};
+    TRY(judge_read(&j, encoded));
+    TRY(find_anchor(&j));
+    text_of(&j, 0, subject);
+    *pq = is_pq(&j);
+    return 0;
+}
+
 /* --- a connection ------------------------------------------------------------------------------------------------- */
 
 static bool has_cipher(const struct pq_tls_context *c, const char *name)

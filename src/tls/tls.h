@@ -44,6 +44,7 @@ struct pq_tls_identity {
     char *certificate; /* PEM: leaf, then intermediates */
     char *key;         /* PEM, any PKCS#8 form; or the URI of a key in a token, see crypto/token.h */
 };
+struct pq_tls_ticket_keys;
 struct pq_tls_settings {
     struct pq_tls_policy policy;
     /* NULL: the paths below are read from the file system; else their contents are here, and nothing is read. */
@@ -63,7 +64,13 @@ struct pq_tls_settings {
      * stand in it, so that a server which prefers one asks for its share; one that takes the classical share is refused
      * unless the policy lists that group (and does not require pq-kex). */
     bool first_flight_classical;
-    bool judge_only;    /* for pq_tls_recheck() alone: no identity is loaded, so a server can't be made of it */
+    bool judge_only; /* for pq_tls_recheck() alone: no identity is loaded, so a server can't be made of it */
+    /* Sessions are resumed, with a new key exchange (psk_dhe_ke), each ticket once, no early data. What authenticated
+     * the peer at first travels with the session and is judged anew, by the present anchors, lists, names, policy and
+     * time; if it does not hold, a full handshake takes place. A server does so only with tickets, which outlive the
+     * context. */
+    bool resume;
+    struct pq_tls_ticket_keys *tickets;
     bool split_flights; /* handshake flights leave as libssl writes them, 4 KB at a time; only to reproduce studies */
     int64_t max_certificate_list; /* bytes; 0: 24 KiB, more where an authority or the policy's schemes need it */
 };
@@ -176,8 +183,8 @@ size_t pq_tls_pending(const struct pq_tls *t);
 void pq_tls_hold(struct pq_tls *t, bool on);
 /* For one that is never idle for long: what libssl needs for a record stays allocated between two (34 KB). */
 void pq_tls_keep_buffers(struct pq_tls *t);
-/* The peer has shown that it accepts us: at a server always once the handshake is done, at a client once a ticket or
- * data came. */
+/* The peer has shown that it accepts us: at a server, and on a resumed connection, always once the handshake is done,
+ * at a client else once a ticket or data came. */
 bool pq_tls_accepted(const struct pq_tls *t);
 
 const struct pq_tls_info *pq_tls_info(const struct pq_tls *t);

@@ -64,7 +64,7 @@ static void every_allocation_of_a_generation_may_fail(void **state)
         struct pq_why why = {""};
         read_config(w, &config);
         pq_alloc_fail_at(n);
-        int e = pq_generation_new(w->certs.crypto, &config, &(struct pq_files *){NULL}, 7, &g, &why);
+        int e = pq_generation_new(w->certs.crypto, &config, &(struct pq_files *){NULL}, NULL, 7, &g, &why);
         bool reached = pq_alloc_failed();
         pq_alloc_fail_at(0);
         if (!reached) {
@@ -94,7 +94,7 @@ static void names_that_no_certificate_shows_are_refused(void **state)
     peers->at[1] = strdup(".example");
     struct pq_generation *g = NULL;
     struct pq_why why = {""};
-    assert_int_equal(pq_generation_new(w->certs.crypto, &config, &(struct pq_files *){NULL}, 1, &g, &why),
+    assert_int_equal(pq_generation_new(w->certs.crypto, &config, &(struct pq_files *){NULL}, NULL, 1, &g, &why),
                      PQ_E_INVALID);
     assert_null(g);
     assert_non_null(strstr(why.text, "p.yaml:3:31: egress \"nrf\": peers: one of them is no name"));
@@ -204,7 +204,7 @@ static void connections_of_all_workers_share_the_limit(void **state)
     DEFER(pq_generation_freep) struct pq_generation *g = NULL;
     read_config(w, &config);
     assert_int_equal(pq_shared_new(&shared), 0);
-    assert_int_equal(pq_generation_new(w->certs.crypto, &config, &(struct pq_files *){NULL}, 1, &g, NULL), 0);
+    assert_int_equal(pq_generation_new(w->certs.crypto, &config, &(struct pq_files *){NULL}, NULL, 1, &g, NULL), 0);
     g->config.limits.connections = 2;
     struct ev_loop *loop = ev_loop_new(0);
     struct pq_connections set;

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "../alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "certs.h"
 #include "pair.h"
@@ -121,6 +122,50 @@ static void handshake(void **state)
     pair_free(&p);
 }
 
+/* Of one context, so that there is something to resume. True: a ticket was left for the next. */
+static bool visit(struct pair *of, long fail_at, bool *reached, bool *resumed)
+{
+    struct pair p;
+    char in[8];
+    size_t n;
+    pq_alloc_fail_at(fail_at);
+    bool made = pair_try(&p, of->client_context, of->server_context, "leaf.example");
+    if (made)
+        pair_drive(&p);
+    bool done = made && p.client_result == 0 && p.server_result == 0;
+    bool read = done && pq_tls_read(p.client, in, sizeof in, &n) == PQ_E_WANT_READ;
+    *reached = pq_alloc_failed();
+    pq_alloc_fail_at(0);
+    *resumed = done && pq_tls_info(p.client)->resumed;
+    if (made && p.client_result == 0)
+        assert_true(pq_tls_info(p.client)->pq_auth && pq_tls_info(p.client)->pq_kex);
+    if (made && p.server_result == 0)
+        assert_true(pq_tls_info(p.server)->pq_auth && pq_tls_info(p.server)->pq_kex);
+    pair_free(&p);
+    return read;
+}
+
+static void resumption(void **state)
+{
+    (void)state;
+    static struct pq_tls_ticket_keys keys;
+    struct pq_tls_settings s = settings();
+    struct pair p;
+    bool reached = true, resumed;
+    assert_int_equal(pq_tls_ticket_keys_rotate(&keys, pq_clock_ns()), 0);
+    s.resume = true;
+    s.tickets = &keys;
+    pair_new(&p, world.crypto, &s, &s, NULL, PAIR_PLAIN);
+    long n = 0;
+    while (reached) {
+        assert_true(visit(&p, 0, &reached, &resumed)); /* leaves a session for the next */
+        visit(&p, ++n, &reached, &resumed);
+    }
+    print_message("resumption: %ld allocations failed in turn\n", n - 1);
+    assert_true(resumed && n > 100);
+    pair_free(&p);
+}
+
 static void connection_with_names(void **state)
 {
     (void)state;
@@ -223,6 +268,7 @@ int main(void)
         TEST(crypto),
         TEST(context),
         TEST(handshake),
+        TEST(resumption),
         TEST(connection_with_names),
         TEST(failing_allocations_let_nobody_in),
         TEST(recheck),

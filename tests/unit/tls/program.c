@@ -117,11 +117,24 @@ static struct sockaddr_in local(uint16_t port)
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
+int program_port(int fd)
+{
+    struct sockaddr_in to;
+    socklen_t len = sizeof to;
+    assert_int_equal(getpeername(fd, (struct sockaddr *)&to, &len), 0);
+    return ntohs(to.sin_port);
+}
+
 int program_dial(struct program *server)
 {
     char line[256];
     program_read_until(server, "ACCEPT ", line, sizeof line);
-    struct sockaddr_in to = local((uint16_t)strtol(strrchr(line, ':') + 1, NULL, 10));
+    return program_dial_port((int)strtol(strrchr(line, ':') + 1, NULL, 10));
+}
+
+int program_dial_port(int port)
+{
+    struct sockaddr_in to = local((uint16_t)port);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     fcntl(fd, F_SETFL, O_NONBLOCK);

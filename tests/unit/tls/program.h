@@ -25,6 +25,8 @@ void program_read_until(struct program *p, const char *mark, char *line, size_t 
 
 /* A connection to an s_server that was told to accept on 127.0.0.1:0. */
 int program_dial(struct program *server);
+int program_dial_port(int port);
+int program_port(int fd); /* of the other end */
 /* For s_client -connect. */
 int program_listen(char address[64]);
 int program_accept(int listener);

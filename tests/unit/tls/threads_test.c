@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "certs.h"
 #include "pair.h"
 
@@ -34,12 +35,15 @@ struct hand_over {
     _Atomic bool failed;
 };
 
+static _Atomic int resumed;
+
 /* Assertions of cmocka are for its own thread. */
 static void *relay(void *context)
 {
     struct hand_over *h = context;
     char in[16];
     size_t n = 0;
+    atomic_fetch_add(&resumed, pq_tls_info(h->pair.client)->resumed);
     if (pq_tls_write(h->pair.client, "question", 8, &n) < 0 || pq_tls_read(h->pair.server, in, sizeof in, &n) < 0 ||
         n != 8 || pq_tls_close_notify(h->pair.server) < 0 ||
         pq_tls_read(h->pair.client, in, sizeof in, &n) != PQ_E_CLOSED)
@@ -84,6 +88,10 @@ static void one_context_for_several_threads(void **state)
     struct pq_tls_settings s = pair_settings(PQ_MODE_HYBRID, 1, leaf, root);
     s.crl = (char *)(uintptr_t)certs_crl(&world, "crl", root, NULL, -60, 3600);
     s.alpn = &pair_h2;
+    static struct pq_tls_ticket_keys keys;
+    assert_int_equal(pq_tls_ticket_keys_rotate(&keys, pq_clock_ns()), 0);
+    s.tickets = &keys;
+    s.resume = true;
     struct pair p;
     pair_new(&p, world.crypto, &s, &s, NULL, PAIR_PLAIN);
     for (int i = 0; i < THREADS; i++) {
@@ -100,6 +108,8 @@ static void one_context_for_several_threads(void **state)
             assert_false(threads[i].round[k].failed);
         }
     }
+    print_message("%d of %d handshakes resumed a session that some thread had left\n", resumed, THREADS * ROUNDS);
+    assert_true(resumed > 0);
 }
 
 int main(void)
