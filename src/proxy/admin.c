@@ -34,6 +34,8 @@ struct admin {
     yyjson_doc *view_read; /* what certificates point into */
     struct pq_metrics_certificate *certificates;
     size_t certificate_count;
+    struct pq_metrics_date *authorities, *revocation_lists;
+    size_t authority_count, revocation_list_count;
     int64_t ending; /* since when; 0: it is not */
     struct pq_admin_asking asking;
 };
@@ -161,6 +163,10 @@ static void answer_metrics(struct admin *a, struct pq_admin_exchange *x)
                                  .worker_count = used,
                                  .certificates = a->certificates,
                                  .certificate_count = a->certificate_count,
+                                 .authorities = a->authorities,
+                                 .authority_count = a->authority_count,
+                                 .revocation_lists = a->revocation_lists,
+                                 .revocation_list_count = a->revocation_list_count,
                                  .tls_library = library,
                                  .started = s->started,
                                  .generation = s->generation,
@@ -284,7 +290,9 @@ static void on_tick(struct ev_loop *loop, ev_timer *timer, int revents)
 static void drop_view(struct admin *a)
 {
     pq_freep(&a->certificates);
-    a->certificate_count = 0;
+    pq_freep(&a->authorities);
+    pq_freep(&a->revocation_lists);
+    a->certificate_count = a->authority_count = a->revocation_list_count = 0;
     yyjson_doc_free(a->view_read);
     a->view_read = NULL;
     pq_buf_free(&a->view);
@@ -315,6 +323,26 @@ static int read_certificates(struct admin *a)
     return 0;
 }
 
+static int read_dates(const struct admin *a, const char *key, struct pq_metrics_date **out, size_t *count)
+{
+    yyjson_val *list = yyjson_obj_get(yyjson_doc_get_root(a->view_read), key), *row;
+    size_t i, all;
+    *out = calloc(yyjson_arr_size(list) + 1, sizeof **out);
+    if (!*out)
+        return PQ_E_NOMEM;
+    yyjson_arr_foreach(list, i, all, row)
+    {
+        int64_t at = yyjson_get_sint(yyjson_obj_get(row, "until_unix"));
+        if (at)
+            (*out)[(*count)++] =
+                (struct pq_metrics_date){.file = text_of(row, "file"),
+                                         .name = text_of(row, "name"),
+                                         .number = (size_t)yyjson_get_uint(yyjson_obj_get(row, "number")),
+                                         .at = at};
+    }
+    return 0;
+}
+
 static int read_file(int fd, struct pq_buf *out)
 {
     struct stat st;
@@ -340,7 +368,9 @@ static int take_view(struct admin *a, int fd)
         return PQ_E_SYNTAX;
     const char *format = text_of(yyjson_ptr_get(yyjson_doc_get_root(a->view_read), "/config/log"), "format");
     pq_log_set_format(strcmp(format, "json") == 0 ? PQ_LOG_JSON : PQ_LOG_LOGFMT);
-    return read_certificates(a);
+    TRY(read_certificates(a));
+    TRY(read_dates(a, "authorities", &a->authorities, &a->authority_count));
+    return read_dates(a, "revocation_lists", &a->revocation_lists, &a->revocation_list_count);
 }
 
 static void heard_view(struct admin *a, const struct pq_control_message *m)

@@ -57,11 +57,19 @@ struct pq_metrics_certificate {
     size_t identity;                              /* 0: the first of its listener */
     int64_t not_after;                            /* the earliest of its chain, unix seconds */
 };
+/* Of an authority or a revocation list, the number-th of its file. */
+struct pq_metrics_date {
+    const char *file, *name;
+    size_t number;
+    int64_t at; /* unix seconds */
+};
 struct pq_metrics {
     const struct pq_metrics_worker *workers;
     size_t worker_count;
     const struct pq_metrics_certificate *certificates;
     size_t certificate_count;
+    const struct pq_metrics_date *authorities, *revocation_lists;
+    size_t authority_count, revocation_list_count;
     const char *tls_library; /* "OpenSSL 3.6.0" */
     int64_t started;         /* unix seconds */
     uint64_t generation;

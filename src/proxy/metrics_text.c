@@ -265,6 +265,28 @@ static int put_certificates(const struct family *f, const struct report *r, stru
     return 0;
 }
 
+static int put_dates(const struct family *f, const struct pq_metrics_date *dates, size_t count, struct pq_buf *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        TRY(pq_buf_printf(out, "%s{", f->name));
+        TRY(put_label(out, "file", dates[i].file));
+        TRY(pq_buf_printf(out, ",number=\"%zu\",", dates[i].number));
+        TRY(put_label(out, "name", dates[i].name));
+        TRY(pq_buf_printf(out, "} %" PRId64 "\n", dates[i].at));
+    }
+    return 0;
+}
+
+static int put_authorities(const struct family *f, const struct report *r, struct pq_buf *out)
+{
+    return put_dates(f, r->from->authorities, r->from->authority_count, out);
+}
+
+static int put_revocation_lists(const struct family *f, const struct report *r, struct pq_buf *out)
+{
+    return put_dates(f, r->from->revocation_lists, r->from->revocation_list_count, out);
+}
+
 static int put_build(const struct family *f, const struct report *r, struct pq_buf *out)
 {
     TRY(pq_buf_printf(out, "%s{", f->name));
@@ -293,6 +315,11 @@ static const struct family families[] = {
      "0 where the latest reload was refused and the old one serves on.", put_reload_refused, 0, NULL},
     {"pqplane_certificate_expiry_timestamp_seconds", "gauge",
      "When the first certificate of an own chain expires, as Unix time.", put_certificates, 0, NULL},
+    {"pqplane_authority_expiry_timestamp_seconds", "gauge", "When a certificate of ca expires, as Unix time.",
+     put_authorities, 0, NULL},
+    {"pqplane_crl_next_update_timestamp_seconds", "gauge",
+     "When the next issue of a revocation list is due, as Unix time; after that it is stale.", put_revocation_lists, 0,
+     NULL},
     {"pqplane_log_lines_dropped_total", "counter", "Log lines that could not be written at once.", put_given,
      GIVEN(log_lines_dropped), NULL},
     {"pqplane_connections_accepted_total", "counter", "Connections taken from a listener.", put_each_direction,

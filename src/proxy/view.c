@@ -3,13 +3,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "proxy/target.h"
-#include "tls/load.h"
+#include "proxy/view_dates.h"
 
 /* --- values as the file has them --------------------------------------------------------------------------------- */
 struct unit {
@@ -255,95 +254,7 @@ static void put_config(struct pq_json *j, const struct pq_proxy_config *c)
     pq_json_close(j, '}');
 }
 
-/* --- certificates ------------------------------------------------------------------------------------------------ */
-static int64_t unix_time(const ASN1_TIME *t)
-{
-    struct tm tm = {0};
-    return t && ASN1_TIME_to_tm(t, &tm) ? (int64_t)timegm(&tm) : 0;
-}
-
-/* A chain is of no use any more once one of it has expired. */
-static int64_t first_end(const STACK_OF(X509) * chain)
-{
-    int64_t first = INT64_MAX;
-    for (int i = 0; i < sk_X509_num(chain); i++) {
-        int64_t end = unix_time(X509_get0_notAfter(sk_X509_value(chain, i)));
-        first = end < first ? end : first;
-    }
-    return first;
-}
-
-static void put_algorithm(struct pq_json *j, X509 *leaf)
-{
-    EVP_PKEY *key = X509_get0_pubkey(leaf);
-    const char *type = key ? EVP_PKEY_get0_type_name(key) : NULL;
-    char text[128], group[64] = "";
-    if (type && strcmp(type, "EC") == 0)
-        EVP_PKEY_get_group_name(key, group, sizeof group, NULL);
-    snprintf(text, sizeof text, "%s%s%s", type ? type : "unknown", group[0] ? " " : "", group);
-    pq_json_text(j, "algorithm", text);
-}
-
-static int put_subject(struct pq_json *j, X509 *leaf)
-{
-    DEFER(BIO_free_allp) BIO *b = BIO_new(BIO_s_mem());
-    char text[256] = "";
-    if (!b || X509_NAME_print_ex(b, X509_get_subject_name(leaf), 0, XN_FLAG_RFC2253) < 0)
-        return PQ_E_NOMEM;
-    int n = BIO_read(b, text, sizeof text - 1);
-    text[n > 0 ? n : 0] = '\0';
-    pq_json_text(j, "subject", text);
-    return 0;
-}
-
-static int load_chain(struct pq_crypto *crypto, const struct pq_view *v, const char *path, STACK_OF(X509) * *out,
-                      struct pq_why *why)
-{
-    DEFER(pq_buf_free) struct pq_buf own = {0};
-    struct pq_span pem;
-    TRY(pq_tls_contents(v->files, path, false, &own, &pem, why));
-    return pq_tls_load_chain(pq_crypto_libctx(crypto), path, pem, out, why);
-}
-
-static int put_certificate(struct pq_json *j, struct pq_crypto *crypto, const struct pq_view *v,
-                           const struct pq_proxy_listener *l, const struct pq_tls_identity *identity, size_t number,
-                           struct pq_why *why)
-{
-    DEFER(pq_x509_stack_freep) STACK_OF(X509) *chain = NULL;
-    char until[40];
-    struct tm tm = {0};
-    TRY(load_chain(crypto, v, identity->certificate, &chain, why));
-    X509 *leaf = sk_X509_value(chain, 0);
-    time_t end = first_end(chain);
-    gmtime_r(&end, &tm);
-    strftime(until, sizeof until, "%Y-%m-%dT%H:%M:%SZ", &tm);
-    pq_json_open(j, NULL, '{');
-    pq_json_text(j, "listener", l->name);
-    pq_json_text(j, "direction", pq_proxy_direction_names[l->direction]);
-    pq_json_whole(j, "identity", (int64_t)number);
-    pq_json_text(j, "file", identity->certificate);
-    TRY(put_subject(j, leaf));
-    put_algorithm(j, leaf);
-    pq_json_whole(j, "chain", sk_X509_num(chain));
-    pq_json_text(j, "until", until);
-    pq_json_whole(j, "until_unix", end);
-    pq_json_close(j, '}');
-    return j->failed;
-}
-
-static int put_certificates(struct pq_json *j, struct pq_crypto *crypto, const struct pq_view *v, struct pq_why *why)
-{
-    pq_json_open(j, "certificates", '[');
-    for (size_t i = 0; i < pq_proxy_listener_count(v->config); i++) {
-        const struct pq_proxy_listener *l = pq_proxy_listener_at(v->config, i);
-        struct pq_tls_settings s = pq_proxy_listener_tls(v->config, l);
-        for (size_t k = 0; k < s.identity_count; k++)
-            TRY(put_certificate(j, crypto, v, l, &s.identities[k], k, why));
-    }
-    pq_json_close(j, ']');
-    return 0;
-}
-
+/* --- all of it --------------------------------------------------------------------------------------------------- */
 static void put_files(struct pq_json *j, const struct pq_files *files)
 {
     pq_json_open(j, "files", '[');
@@ -359,7 +270,7 @@ int pq_view_write(struct pq_crypto *crypto, const struct pq_view *v, struct pq_b
     pq_json_whole(&j, "generation", (int64_t)v->generation);
     pq_json_text(&j, "file", v->file);
     put_config(&j, v->config);
-    TRY(put_certificates(&j, crypto, v, why));
+    TRY(pq_view_dates(&j, crypto, v, why));
     put_files(&j, v->files);
     pq_json_close(&j, '}');
     TRY(j.failed);

@@ -1,10 +1,12 @@
 /* view.h - the configuration in force, as text that may be shown: what the admin listener's /config answers.
  *
- *   {"generation": 3, "file": "nrf.yaml", "config": {...}, "certificates": [{...}], "files": [...]}
+ *   {"generation": 3, "file": "nrf.yaml", "config": {...}, "certificates": [{...}], "authorities": [{...}],
+ *    "revocation_lists": [{...}], "files": [...]}
  *
  * Spec:   docs/guide.md, "/config". "config" has the form of the proxy's file, with all defaults filled in and each
  *         listener's tls whole: as JSON is YAML it can be used as one. Keys of keys are paths; a token's PIN is left
- *         out. "certificates" are our own, by listener and identity.
+ *         out. proxy/view_dates.h says what
+ *         the lists hold.
  * Owns:   nothing; the text is appended to the caller's buffer.
  * Errors: PQ_E_NOMEM, PQ_E_TOO_LONG (out->cap); what pq_tls_contents() and pq_tls_load_chain() give, for a certificate.
  */

@@ -81,10 +81,10 @@ class Admin:
 class Both:
     """A pair of proxies, each with an admin listener."""
 
-    def __init__(self, start, pqplane, folder, pki, serve, ingress=None, egress=None, carry="connection"):
+    def __init__(self, start, pqplane, folder, pki, serve, ingress=None, egress=None, carry="connection", tls=None):
         self.function = Function(serve)
         self.ingress = Proxy(start, pqplane, folder, "ingress",
-                             {**ingress_config(pki, self.function.address), "admin": "127.0.0.1:0", **(ingress or {})})
+                             {**ingress_config(pki, self.function.address, tls=tls), "admin": "127.0.0.1:0", **(ingress or {})})
         config = egress_config(pki, f"127.0.0.1:{self.ingress.port('sbi')}")
         config["egress"][0]["carry"] = carry
         self.egress = Proxy(start, pqplane, folder, "egress",
@@ -150,8 +150,8 @@ def documented(text):
     return [f"| `{n}` | {types[n]} | {', '.join(f'`{k}`' for k in sorted(labels.get(n, ())))} | {helps[n]} |" for n in helps]
 
 
-def test_the_documentation_has_every_metric(both):
-    b = both()
+def test_the_documentation_has_every_metric(both, pki):
+    b = both(tls={"crl": pki.file("crl.pem")})
     b.once()
     until(lambda: b.admins[0].metric('pqplane_connections_ended_total{direction="ingress",reason="end"}') == 1, "its end")
     rows = [line for line in (TOP / "docs/metrics.md").read_text().splitlines() if line.startswith("| `")]
@@ -168,9 +168,7 @@ def test_the_example_rules_alert(both):
     promtool("check", "rules", "--lint=all", "--lint-fatal", "pqplane.rules.yml")
     promtool("check", "config", "--lint=all", "--lint-fatal", "prometheus.yml")
     promtool("test", "rules", "pqplane.rules.test.yml")
-    b = both()
-    b.once()
-    names = {re.sub("_(bucket|sum|count)$", "", k.split("{")[0]) for k in b.admins[1].metrics()}
+    names = set(re.findall("# HELP ([a-z_]+)", both().admins[0].get("/metrics")))
     used = set(re.findall(r"\bpqplane_[a-z_]+", (TOP / "deploy/prometheus/pqplane.rules.yml").read_text()))
     assert used <= names, used - names
 
@@ -231,6 +229,20 @@ def test_certificate_expiry(both, pki, pqplane):
     assert shown["subject"] == "CN=server" and shown["chain"] == 2 and shown["file"] == pki.file("server.crt")
     text = subprocess.run([pqplane, "pki", "show", pki.file("server.crt")], capture_output=True, text=True).stdout
     assert f"to {shown['until']}" in text
+
+
+def test_dates_of_authorities_and_lists(both, pki, pqplane):
+    b = both(tls={"crl": pki.file("crl.pem")})
+    shown, m = b.admins[0].get("/config"), b.admins[0].metrics()
+    for key, metric, file in (("authorities", "pqplane_authority_expiry_timestamp_seconds", "root.crt"),
+                              ("revocation_lists", "pqplane_crl_next_update_timestamp_seconds", "crl.pem")):
+        text = subprocess.run([pqplane, "pki", "show", pki.file(file)], capture_output=True, text=True).stdout
+        assert shown[key] and all(f"to {row['until']}" in text for row in shown[key])
+        for row in shown[key]:
+            assert row["file"] == pki.file(file)
+            name = row["name"].replace("\\", "\\\\")
+            assert m[f'{metric}{{file="{row["file"]}",number="{row["number"]}",name="{name}"}}'] == str(row["until_unix"])
+    assert b.admins[1].get("/config")["revocation_lists"] == []
 
 
 # --- health ---------------------------------------------------------------------------------------------------------

@@ -195,14 +195,24 @@ static void metrics_come_from_shared_memory(void **state)
 static void the_view_is_the_config_and_its_certificates(void **state)
 {
     struct world *w = *state;
-    static const char view[] = "{\"generation\":1,\"certificates\":[{\"listener\":\"sbi\",\"direction\":\"ingress\","
-                               "\"identity\":0,\"algorithm\":\"ML-DSA-65\",\"until_unix\":1800000000}]}\n";
+    static const char view[] =
+        "{\"generation\":1,\"certificates\":[{\"listener\":\"sbi\",\"direction\":\"ingress\","
+        "\"identity\":0,\"algorithm\":\"ML-DSA-65\",\"until_unix\":1800000000}],\"authorities\":[{\"file\":\"ca\","
+        "\"number\":1,\"name\":"
+        "\"CN=r\",\"until_unix\":1900000000}],\"revocation_lists\":[{\"file\":\"l\",\"number\":0,"
+        "\"name\":\"CN=i\",\"until_unix\":1700000000},{\"file\":\"l\",\"number\":1,\"name\":"
+        "\"CN=endless\"}]}\n";
     static const char line[] = "pqplane_certificate_expiry_timestamp_seconds{direction=\"ingress\",listener=\"sbi\","
                                "identity=\"0\",algorithm=\"ML-DSA-65\"} 1800000000\n";
     get(w, "/config", 503);
     say(w, PQ_CONTROL_VIEW, 1, 0, "", file_with(view));
     assert_string_equal(get(w, "/config", 200), view);
-    assert_non_null(strstr(get(w, "/metrics", 200), line));
+    const char *text = get(w, "/metrics", 200);
+    assert_non_null(strstr(text, line));
+    assert_non_null(strstr(text, "\npqplane_authority_expiry_timestamp_seconds{file=\"ca\",number=\"1\",name=\"CN=r\"} "
+                                 "1900000000\n"));
+    assert_non_null(strstr(text, "\npqplane_crl_next_update_timestamp_seconds{file=\"l\",number=\"0\",name=\"CN=i\"} "
+                                 "1700000000\n# "));
     say(w, PQ_CONTROL_VIEW, 2, 0, "", file_with("{\"certificates\":[]}"));
     assert_string_equal(get(w, "/config", 200), "{\"certificates\":[]}");
     assert_null(strstr(get(w, "/metrics", 200), line));

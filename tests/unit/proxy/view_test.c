@@ -14,6 +14,7 @@
 struct world {
     struct certs certs;
     const struct cert *root, *leaf, *other;
+    const char *crl;
 };
 
 static int make_world(void **state)
@@ -30,6 +31,7 @@ static int make_world(void **state)
         &w->certs,
         (struct cert_how){.algorithm = "ML-DSA-65", .name = "leaf", .issuer = middle, .from_s = -9, .to_s = 9000});
     w->other = certs_make(&w->certs, (struct cert_how){.algorithm = "p256", .name = "other", .issuer = w->root});
+    w->crl = certs_crl(&w->certs, "list", w->root, w->other, -9, 5000);
     *state = w;
     return 0;
 }
@@ -90,12 +92,12 @@ static char *long_text(const struct world *w)
              "      first_flight: classical, resumption: false, certificates_max: 100KiB,\n"
              "      policy: {mode: pure, level: 5, require: [pq-kex, pq-auth], groups: MLKEM1024}}\n"
              "ingress: [{name: sbi, listen: '198.51.100.2:7777', forward: '127.0.0.1:8000', peers: [a.example, b],\n"
-             "           authorities: ['c:1'], tls: {crl: /x.crl, policy: {mode: classical, level: 1}}}]\n"
+             "           authorities: ['c:1'], tls: {crl: %s, policy: {mode: classical, level: 1}}}]\n"
              "egress: [{name: nrf, listen: 'unix:/run/nrf.sock', connect: 'peer.example:7777', peers: [nrf.example],\n"
              "          authority: 'd:2', carry: connection, warm: {connections: 9, cpu: 20}, transparent: false},\n"
              "         {name: far, listen: '127.0.0.1:9', transparent: true, networks: [10.0.0.0/8, 'fd00::/8'], "
              "peers: x}]\n",
-             w->leaf->chain, w->leaf->key_file, w->other->chain, w->other->key_file, w->root->chain);
+             w->leaf->chain, w->leaf->key_file, w->other->chain, w->other->key_file, w->root->chain, w->crl);
     return text;
 }
 
@@ -122,7 +124,7 @@ static void the_config_is_one(void **state)
         "\"max_age\":\"24h\"",
         "\"policy\":{\"mode\":\"classical\",\"level\":1,\"require\":[]}",
         "\"policy\":{\"mode\":\"pure\",\"level\":5,\"groups\":\"MLKEM1024\",\"require\":[\"pq-kex\",\"pq-auth\"]}",
-        "\"crl\":\"/x.crl\",\"crl_stale\":\"warn\",\"first_flight\":\"classical\",\"resumption\":false,"
+        "\",\"crl_stale\":\"warn\",\"first_flight\":\"classical\",\"resumption\":false,"
         "\"certificates_max\":\"100KiB\"",
         "\"warm\":{\"connections\":9,\"cpu\":20},\"transparent\":false",
         "\"listen_remote\":false,\"transparent\":true,\"networks\":[\"10.0.0.0/8\",\"fd00::/8\"]",
@@ -182,6 +184,18 @@ static void certificates_have_names_and_ends(void **state)
     /* The intermediate's end comes first. */
     int64_t left = yyjson_get_sint(yyjson_obj_get(yyjson_arr_get(list, 0), "until_unix")) - (int64_t)time(NULL);
     assert_true(left > 500 && left <= 900);
+    static const struct {
+        const char *key, *name;
+        int64_t at_least, at_most; /* s from now */
+    } dates[] = {{"authorities", "CN=root", 1800, 3600}, {"revocation_lists", "CN=root", 3000, 5000}};
+    for (size_t i = 0; i < PQ_COUNT(dates); i++) {
+        yyjson_val *all = yyjson_obj_get(root, dates[i].key), *row = yyjson_arr_get(all, 0);
+        assert_int_equal(yyjson_arr_size(all), 1); /* one file, though two listeners name it */
+        assert_string_equal(yyjson_get_str(yyjson_obj_get(row, "name")), dates[i].name);
+        assert_int_equal(yyjson_get_int(yyjson_obj_get(row, "number")), 0);
+        left = yyjson_get_sint(yyjson_obj_get(row, "until_unix")) - (int64_t)time(NULL);
+        assert_true(left > dates[i].at_least && left <= dates[i].at_most);
+    }
     yyjson_doc_free(d);
 }
 
@@ -198,9 +212,10 @@ static void files_may_be_in_memory(void **state)
     assert_int_equal(pq_view_write(w->certs.crypto, &v, &out, &why), PQ_E_NOENT);
     pq_buf_free(&out);
     assert_int_equal(pq_files_add(files, w->leaf->chain, false, &why), 0);
+    assert_int_equal(pq_files_add(files, w->root->chain, false, &why), 0);
     assert_int_equal(pq_view_write(w->certs.crypto, &v, &out, &why), 0);
-    char end[CERTS_PATH + 20];
-    snprintf(end, sizeof end, "\"files\":[\"%s\"]}\n", w->leaf->chain);
+    char end[2 * CERTS_PATH + 20];
+    snprintf(end, sizeof end, "\"files\":[\"%s\",\"%s\"]}\n", w->leaf->chain, w->root->chain);
     assert_non_null(strstr((char *)out.at, end));
     pq_buf_free(&out);
 }
