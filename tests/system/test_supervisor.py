@@ -503,7 +503,7 @@ def replaced():
 
 
 def upgrade_pair(start, program, tmp_path, pki, function, **more):
-    p = Pair(start, program, tmp_path, pki, function(echo).address, egress={"workers": 2, "carry": os.environ.get("CARRY", "connection"), **more})
+    p = Pair(start, program, tmp_path, pki, function(echo).address, egress={"workers": 2, "carry": os.environ.get("CARRY", "tunnel"), **more})
     return p, p.egress
 
 
