@@ -10,7 +10,7 @@
 /* Before a worker that could not take a generation gets it once more, in seconds. */
 #define GIVE_AGAIN 1.
 
-#define EACH(w, s) (struct pq_supervised *w = (s)->worker; w < (s)->worker + PQ_SHARED_SLOTS; w++)
+#define FOR_EACH_WORKER(w, s) for (struct pq_supervised *w = (s)->worker; w < (s)->worker + PQ_SHARED_SLOTS; w++)
 
 static void wait_again(struct pq_supervised *w, double seconds)
 {
@@ -41,9 +41,8 @@ static void give(struct pq_supervised *w)
 
 void pq_crew_give(struct pq_supervisor *s)
 {
-    for
-        EACH(w, s)
-    give(w);
+    FOR_EACH_WORKER (w, s)
+        give(w);
 }
 
 static void tell_addresses(struct pq_supervised *w, size_t listener)
@@ -148,10 +147,9 @@ static void on_again(struct ev_loop *loop, ev_timer *timer, int revents)
 
 static struct pq_supervised *free_slot(struct pq_supervisor *s)
 {
-    for
-        EACH(w, s)
-    if (!w->wanted && !w->child.pid)
-        return w;
+    FOR_EACH_WORKER (w, s)
+        if (!w->wanted && !w->child.pid)
+            return w;
     return NULL;
 }
 
@@ -184,22 +182,19 @@ static void retire(struct pq_supervised *w)
 
 void pq_crew_retire(struct pq_supervisor *s)
 {
-    for
-        EACH(w, s)
-    if (w->wanted)
-        retire(w);
+    FOR_EACH_WORKER (w, s)
+        if (w->wanted)
+            retire(w);
 }
 
 int pq_crew_fit(struct pq_supervisor *s, struct pq_why *why)
 {
     int64_t wanted = 0;
-    for
-        EACH(w, s)
-        {
-            if (w->wanted && wanted == s->config.workers)
-                retire(w);
-            wanted += w->wanted;
-        }
+    FOR_EACH_WORKER (w, s) {
+        if (w->wanted && wanted == s->config.workers)
+            retire(w);
+        wanted += w->wanted;
+    }
     for (; wanted < s->config.workers; wanted++)
         TRY(hire(s, why));
     return 0;
@@ -209,13 +204,11 @@ int pq_crew_fit(struct pq_supervisor *s, struct pq_why *why)
 bool pq_crew_ready(const struct pq_supervisor *s)
 {
     int64_t ready = 0;
-    for
-        EACH(w, (struct pq_supervisor *)(uintptr_t)s)
-        {
-            if (w->wanted && w->child.pid && w->generation != s->generation)
-                return false;
-            ready += w->wanted && w->child.pid;
-        }
+    FOR_EACH_WORKER (w, (struct pq_supervisor *)(uintptr_t)s) {
+        if (w->wanted && w->child.pid && w->generation != s->generation)
+            return false;
+        ready += w->wanted && w->child.pid;
+    }
     return s->phase != PQ_STARTING || ready == s->config.workers;
 }
 
@@ -290,58 +283,50 @@ static void died(struct pq_supervised *w, int status)
 void pq_crew_reap(struct pq_supervisor *s)
 {
     int status;
-    for
-        EACH(w, s)
-        {
-            if (!pq_child_reap(&w->child, &status))
-                continue;
-            ev_timer_stop(s->loop, &w->again);
-            pq_shared_clear(&s->shared->worker[w->slot]);
-            died(w, status);
-            pq_loading_look_whether_applied(s);
-            pq_admin_link_listed(s);
-        }
+    FOR_EACH_WORKER (w, s) {
+        if (!pq_child_reap(&w->child, &status))
+            continue;
+        ev_timer_stop(s->loop, &w->again);
+        pq_shared_clear(&s->shared->worker[w->slot]);
+        died(w, status);
+        pq_loading_look_whether_applied(s);
+        pq_admin_link_listed(s);
+    }
 }
 
 void pq_crew_dismiss(struct pq_supervisor *s)
 {
-    for
-        EACH(w, s)
-    ev_timer_stop(s->loop, &w->again);
+    FOR_EACH_WORKER (w, s)
+        ev_timer_stop(s->loop, &w->again);
 }
 
 void pq_crew_tell(struct pq_supervisor *s, const struct pq_control_message *m)
 {
-    for
-        EACH(w, s)
-    pq_child_tell(&w->child, m);
+    FOR_EACH_WORKER (w, s)
+        pq_child_tell(&w->child, m);
 }
 
 void pq_crew_kill(struct pq_supervisor *s)
 {
-    for
-        EACH(w, s)
-    if (w->child.pid)
-        kill(w->child.pid, SIGKILL);
+    FOR_EACH_WORKER (w, s)
+        if (w->child.pid)
+            kill(w->child.pid, SIGKILL);
 }
 
 size_t pq_crew_living(const struct pq_supervisor *s)
 {
     size_t n = 0;
-    for
-        EACH(w, (struct pq_supervisor *)(uintptr_t)s)
-    n += w->child.pid != 0;
+    FOR_EACH_WORKER (w, (struct pq_supervisor *)(uintptr_t)s)
+        n += w->child.pid != 0;
     return n;
 }
 
 void pq_crew_init(struct pq_supervisor *s)
 {
-    for
-        EACH(w, s)
-        {
-            *w = (struct pq_supervised){.supervisor = s, .slot = (size_t)(w - s->worker)};
-            pq_child_init(&w->child, s->loop, heard);
-            ev_init(&w->again, on_again);
-            w->again.data = w;
-        }
+    FOR_EACH_WORKER (w, s) {
+        *w = (struct pq_supervised){.supervisor = s, .slot = (size_t)(w - s->worker)};
+        pq_child_init(&w->child, s->loop, heard);
+        ev_init(&w->again, on_again);
+        w->again.data = w;
+    }
 }

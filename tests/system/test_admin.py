@@ -257,6 +257,7 @@ def test_ready_until_it_drains(both):
         assert admin.get("/ready") == {"ready": True, "workers": {"wanted": 1, "up": 1, "ready": 1}}
     admin = b.admins[1]
     assert admin.ask("POST", "/drain")[:2] == (202, '{"draining":true}\n')
+    until(lambda: admin.ask("GET", "/ready")[0] == 503, "draining")
     assert admin.get("/ready", 503)["reason"] == "draining"
     assert admin.ask("POST", "/drain")[0] == 202
     assert admin.ask("POST", "/reload")[0] == 422
