@@ -65,10 +65,9 @@ static void tell_addresses(struct pq_supervised *w, size_t listener)
 
 void pq_crew_lead(struct pq_supervisor *s, size_t listener)
 {
-    for
-        EACH(w, s)
-    if (w->child.pid && w->generation == s->generation)
-        tell_addresses(w, listener);
+    FOR_EACH_WORKER (w, s)
+        if (w->child.pid && w->generation == s->generation)
+            tell_addresses(w, listener);
 }
 
 /* What has changed since its generation was packed. */
