@@ -63,8 +63,26 @@ static void finish(struct pq_handshake *one, int e)
     ev_async_send(h->owner, &h->back);
 }
 
+/* The timeout is the peer's: what a handshake waits for its turn on this thread does not count. */
+static void start_clock(struct pq_handshake *one)
+{
+    one->waits_since = pq_clock_ns();
+    ev_now_update(one->handshaker->loop); /* a step may have taken long */
+    ev_timer_set(&one->timer, one->left > 0 ? (double)one->left / 1e9 : 0., 0.);
+    ev_timer_start(one->handshaker->loop, &one->timer);
+}
+
+static void stop_clock(struct pq_handshake *one)
+{
+    if (!ev_is_active(&one->timer))
+        return;
+    ev_timer_stop(one->handshaker->loop, &one->timer);
+    one->left -= pq_clock_ns() - one->waits_since;
+}
+
 static void wait_for(struct pq_handshake *one, int events)
 {
+    start_clock(one);
     ev_io_set(&one->io, one->fd, events);
     ev_io_start(one->handshaker->loop, &one->io);
     move(one, PQ_HANDSHAKE_WAITS);
@@ -72,6 +90,7 @@ static void wait_for(struct pq_handshake *one, int events)
 
 static void queue(struct pq_handshake *one)
 {
+    stop_clock(one);
     move(one, PQ_HANDSHAKE_READY);
     ev_idle_start(one->handshaker->loop, &one->handshaker->work);
 }
@@ -124,13 +143,12 @@ static void on_work(struct ev_loop *loop, ev_idle *w, int revents)
 
 static void begin(struct pq_handshaker *h, struct pq_handshake *one)
 {
-    double left = (double)(one->deadline - pq_clock_ns()) / 1e9;
+    one->left = one->timeout;
     ev_init(&one->io, on_io);
-    ev_timer_init(&one->timer, on_timer, left > 0 ? left : 0., 0.);
+    ev_init(&one->timer, on_timer);
     one->io.data = one->timer.data = one;
     one->state = PQ_HANDSHAKE_WAITS;
     TAILQ_INSERT_TAIL(&h->waiting, one, entry);
-    ev_timer_start(h->loop, &one->timer);
     if (pq_tls_context_role(one->context) == PQ_TLS_CLIENT)
         queue(one);
     else
@@ -227,7 +245,6 @@ void pq_handshaker_submit(struct pq_handshaker *h, struct pq_handshake *one)
     one->handshaker = h;
     one->tls = NULL;
     one->code = PQ_E_INTERRUPTED;
-    one->deadline = pq_clock_ns() + one->timeout;
     atomic_init(&one->cancelled, false);
     h->in_flight++;
     ev_ref(h->owner);

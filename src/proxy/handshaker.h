@@ -27,7 +27,7 @@ struct pq_handshake {
     struct pq_tls_context *context;
     const struct pq_strings *names; /* NULL: any */
     int fd;
-    int64_t timeout; /* ns, from pq_handshaker_submit() on */
+    int64_t timeout; /* ns that the peer may take in all; the wait for the thread does not count */
     bool known;      /* the address authenticated before: served before others */
     void (*done)(struct pq_handshake *h, int e);
     /* For the caller, once done: also after a failure; NULL where it came to none. */
@@ -37,7 +37,7 @@ struct pq_handshake {
     struct pq_handshaker *handshaker;
     ev_io io;
     ev_timer timer;
-    int64_t deadline;
+    int64_t left, waits_since; /* of the timeout, ns */
     enum { PQ_HANDSHAKE_WAITS, PQ_HANDSHAKE_READY } state;
     int code;
     atomic_bool cancelled;

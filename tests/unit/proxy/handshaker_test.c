@@ -269,6 +269,29 @@ static void hold_the_thread(struct one *first)
         sched_yield();
 }
 
+/* However long the thread is busy with others, that is not the peer's fault. */
+static void the_wait_for_the_thread_does_not_count(void **state)
+{
+    (void)state;
+    struct one first, client, server;
+    hold_the_thread(&first);
+    two_new(&client, &server);
+    client.handshake.timeout = server.handshake.timeout = PQ_NS_PER_S;
+    submit(&client);
+    submit(&server);
+    const struct timespec longer = {.tv_sec = 1, .tv_nsec = 200 * PQ_NS_PER_MS};
+    nanosleep(&longer, NULL);
+    sem_post(&gate.go);
+    wait_for(2);
+    assert_int_equal(client.result, 0);
+    assert_int_equal(server.result, 0);
+    pq_handshaker_cancel(world.handshaker, &first.handshake);
+    pq_handshaker_settle(world.handshaker);
+    one_free(&first);
+    one_free(&client);
+    one_free(&server);
+}
+
 static bool was_known(const struct one *all, int count, const struct pq_tls *t)
 {
     for (int i = 0; i < count; i++)
@@ -413,6 +436,7 @@ int main(void)
         TEST(a_failure_comes_with_its_reason),
         TEST(who_stays_silent_is_given_up),
         TEST(known_ones_go_first_and_strangers_now_and_then),
+        TEST(the_wait_for_the_thread_does_not_count),
         TEST(a_cancelled_one_comes_back_once),
         TEST(the_end_ends_all),
         TEST(no_thread_is_told),
