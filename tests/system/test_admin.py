@@ -369,10 +369,12 @@ def test_an_upgrade_is_not_felt(both, pqplane, tmp_path):
         b.once()
         until(lambda: admin.metric('pqplane_connections_ended_total{direction="ingress",reason="end"}') == 1, "its end")
         b.ingress.program.process.wait(PATIENCE)
-    finally:
-        if b.ingress.supervisor != before:
-            os.kill(b.ingress.supervisor, signal.SIGTERM)
-            until(lambda: not os.path.exists(f"/proc/{b.ingress.supervisor}"), "its end")
+    finally:  # nobody's child
+        if b.ingress.program.process.poll() is None:
+            b.ingress.wait_log("replaced")
+        for line in b.ingress.log("replaced"):
+            os.kill(line["pid"], signal.SIGTERM)
+            until(lambda: not os.path.exists(f"/proc/{line['pid']}"), "its end")
 
 
 # --- connections ----------------------------------------------------------------------------------------------------
