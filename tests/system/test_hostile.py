@@ -16,6 +16,7 @@ import h2.connection
 import h2.events
 import pytest
 
+from tls_peers import Talk, tls_context
 from proxy_peers import PATIENCE, Function, Pki, Proxy, connect, egress_config, hold, ingress_config, reset, until
 
 PEERS, WARM_UP = 100, 50
@@ -48,47 +49,6 @@ def descriptors():
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def tls_context(pki, identity, server=False, alpn=None):
-    c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
-    c.minimum_version = ssl.TLSVersion.TLSv1_3
-    files = pki.identity(identity)
-    c.load_cert_chain(files["certificate"], files["key"])
-    c.load_verify_locations(files["ca"])
-    c.verify_mode = ssl.CERT_REQUIRED
-    c.check_hostname = False
-    if alpn:
-        c.set_alpn_protocols([alpn])
-    return c
-
-
-class Talk:
-    """One side of a TLS connection whose bytes the test carries, so that it can stop anywhere."""
-
-    def __init__(self, context, s, server=False):
-        self.s, self.into, self.out = s, ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self.into, self.out, server_side=server, server_hostname=None if server else "server.example")
-
-    def step(self):
-        """True when the handshake is finished."""
-        try:
-            self.tls.do_handshake()
-            return True
-        except ssl.SSLWantReadError:
-            return False
-
-    def flush(self):
-        self.s.sendall(self.out.read())
-
-    def feed(self):
-        self.into.write(self.s.recv(65536) or pytest.fail("closed early"))
-
-    def handshake(self):
-        """All but our last flight, which is then in .out."""
-        while not self.step():
-            self.flush()
-            self.feed()
 
 
 # --- what a stalled peer holds: ingress -----------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """pqplane proxy at the handshake: who is let in, who is refused and how the log says why, on the side that refused."""
 
 import contextlib
+import pathlib
 import socket
 import subprocess
 import threading
@@ -116,6 +117,49 @@ def test_egress_refuses(start, pqplane, tmp_path, world, function, ingress, egre
     assert (line["reason"], line["direction"], line["bytes_up"]) == (reason, "egress", 0)
     assert failed(a)["reason"] == "peer-alert"
     assert not function.connections
+
+
+@pytest.fixture(scope="session")
+def lists(pqplane, tmp_path_factory):
+    """An authority whose lists are out of date; and of the intermediate, who issues the leaves, there is none."""
+    folder = tmp_path_factory.mktemp("lists")
+    pki = Pki(pqplane, folder / "main")
+    pki.issue("server")
+    pki.issue("client")
+    both = pathlib.Path(pki.file("crl.pem")).read_text()
+    (folder / "missing.pem").write_text(both[: both.index("-----BEGIN", 1)])
+    pki.run("crl", "--valid", "1s")
+    end = time.monotonic() + 2
+    until(lambda: time.monotonic() > end, "the end of that second")
+    return {"pki": pki, "crl-stale": pki.file("crl.pem"), "crl-missing": str(folder / "missing.pem")}
+
+
+@pytest.mark.parametrize("fault", ["crl-stale", "crl-missing"])
+@pytest.mark.parametrize("mode", [None, "refuse", "warn"])
+def test_a_list_that_is_stale_or_missing(start, pqplane, tmp_path, lists, function, fault, mode):
+    tls = {"crl": lists[fault], **({"crl_stale": mode} if mode else {})}
+    a = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(lists["pki"], function.address, tls=tls))
+    b = Proxy(start, pqplane, tmp_path, "egress", egress_config(lists["pki"], f"127.0.0.1:{a.port('sbi')}"))
+    if fault == "crl-stale":
+        assert a.wait_log("revocation list out of date")["file"] == lists[fault]
+    if mode == "warn":
+        assert exchange(b.port("nrf")) == (b"hello", "end")
+        assert exchange(b.port("nrf")) == (b"hello", "end")
+        state = "out of date" if fault == "crl-stale" else "missing"
+        issuers = [line["issuer"] for line in a.log(f"revocation list {state}, certificate accepted")]
+        assert issuers and len(issuers) == len(set(issuers)), "one line an issuer"
+        return
+    assert exchange(b.port("nrf")) == (b"", "reset")
+    line = failed(a)
+    assert line["reason"] == fault and "the revocation list of CN=" in line["detail"]
+    assert not function.connections
+    assert a.program.stop() == 0
+    assert a.counts() == {fault: line_count(a, fault)}
+
+
+def line_count(proxy, reason):
+    """An egress may have tried again."""
+    return len([line for line in proxy.log("handshake failed") if line["reason"] == reason])
 
 
 # --- openssl's own client and server ----------------------------------------------------------------------------------

@@ -460,17 +460,20 @@ static void data_behind_key_updates_is_not_left_lying(void **state)
 static void key_updates_without_end(void **state)
 {
     (void)state;
-    struct pair p = ready_pair();
-    char in[8];
-    size_t n = 0;
-    update_keys(p.client, 64);
-    assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), PQ_E_WANT_READ);
-    update_keys(p.client, 1);
-    assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), PQ_E_PROTOCOL);
-    assert_int_equal(pq_tls_reason(p.server), PQ_TLS_KEY_UPDATES);
-    assert_string_equal(pq_tls_reason_label(PQ_TLS_KEY_UPDATES), "key-updates");
-    assert_int_equal(pq_tls_read(p.server, in, sizeof in, &n), PQ_E_PROTOCOL);
-    pair_free(&p);
+    for (int i = 0; i < 2; i++) {
+        struct pair p = ready_pair();
+        struct pq_tls *flood = i ? p.server : p.client, *suffers = i ? p.client : p.server;
+        char in[8];
+        size_t n = 0;
+        update_keys(flood, 64);
+        assert_int_equal(pq_tls_read(suffers, in, sizeof in, &n), PQ_E_WANT_READ);
+        update_keys(flood, 1);
+        assert_int_equal(pq_tls_read(suffers, in, sizeof in, &n), PQ_E_PROTOCOL);
+        assert_int_equal(pq_tls_reason(suffers), PQ_TLS_KEY_UPDATES);
+        assert_string_equal(pq_tls_reason_label(PQ_TLS_KEY_UPDATES), "key-updates");
+        assert_int_equal(pq_tls_read(suffers, in, sizeof in, &n), PQ_E_PROTOCOL);
+        pair_free(&p);
+    }
 }
 
 /* Data between them, or time, lets more come. */
