@@ -5,8 +5,8 @@ own algorithms.
 
 A path has .port (where clients connect), .tls (the ingress's TLS port, or None) and .roots (process trees to account).
 
-Sessions: "tunnel" and nghttpx keep TLS connections and carry many local ones on them. "connection", "warm", nginx and
-haproxy make one for each; "full" and "nginx", "haproxy" never resume (a full handshake each time), "connection", "warm"
+Sessions: "tunnel" and nghttpx keep TLS connections and carry many local ones on them. "connection", nginx and
+haproxy make one for each; "full" and "nginx", "haproxy" never resume (a full handshake each time), "connection"
 and "nginx-resumed" may, each as it does by itself.
 """
 
@@ -108,7 +108,7 @@ class Stage:
         return Path(out, None, [self.start([self.build / "bench/floor", inside, target], inside),
                                 self.start([self.build / "bench/floor", out, inside], out)])
 
-    def ours(self, target, carry, resumption=True, warm=0, limits=None):
+    def ours(self, target, carry, resumption=True, limits=None):
         """limits: None takes those away that are there against strangers, for benchmarks that are strangers themselves."""
         out, inside = free_port(), free_port()
         connections = 20000
@@ -119,8 +119,6 @@ class Stage:
                     "policy": {"mode": "hybrid", "level": 3, "groups": GROUP, "require": ["pq-kex", "pq-auth"]}}
 
         egress = {"name": "a", "listen": f"127.0.0.1:{out}", "connect": f"127.0.0.1:{inside}", "peers": [SERVER], "carry": carry}
-        if warm:
-            egress["warm"] = {"connections": warm, "cpu": 50}
         roots = []
         for name, kind, listener, port in (
             ("ingress", "ingress", {"name": "a", "listen": f"127.0.0.1:{inside}", "forward": f"127.0.0.1:{target}"}, inside),
@@ -139,9 +137,6 @@ class Stage:
 
     def full(self, target, **options):
         return self.ours(target, "connection", resumption=False, **options)
-
-    def warm(self, target, **options):
-        return self.ours(target, "connection", warm=100, **options)
 
     def nginx_file(self, name, body, port):
         path = self.folder / f"nginx-{name}-{port}.conf"

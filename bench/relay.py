@@ -27,7 +27,7 @@ import time
 import measure
 import paths
 
-OURS = ["tunnel", "connection", "warm"]
+OURS = ["tunnel", "connection"]
 PEERS = ["nginx", "haproxy", "nghttpx"]
 
 
@@ -112,10 +112,10 @@ class Bench:
         return {name: {**seen[name], **pinned[name]} for name in seen}
 
     def sequential(self):
-        seen = self.one_after_the_other(["direct", "floor", *OURS[:2], *PEERS], ["--count", 500 if self.quick else 2000], self.rounds(12))
+        seen = self.one_after_the_other(["direct", "floor", *OURS, *PEERS], ["--count", 500 if self.quick else 2000], self.rounds(12))
         for metric in ("median", "p99", "median_one_cpu", "p99_one_cpu"):
             got = self.compare(seen, metric, "us", OURS, ["floor", *PEERS], added=True)
-            for name in OURS[:2]:
+            for name in OURS:
                 if metric.startswith("median"):
                     self.report.goal(f"{name}.added_{metric}", "<=1.3xfloor", got[name, "floor"], got[name, "floor"] <= 1.3)
                 self.report.goal(f"{name}.added_{metric}", "<=1xnginx", got[name, "nginx"], got[name, "nginx"] <= 1)
@@ -125,13 +125,13 @@ class Bench:
                                         ["--connections", 0, "--count", 40 if self.quick else 100], self.rounds(10))
         for metric in ("median", "p99", "median_one_cpu"):
             got = self.compare(seen, metric, "us", OURS, ["floor", "nginx", "nginx-resumed", "haproxy", "nghttpx"], added=True)
-            for name in ("tunnel", "warm") if metric.startswith("median") else ():
+            for name in ("tunnel",) if metric.startswith("median") else ():
                 self.report.goal(f"{name}.added_{metric}", "<=1.2xfloor", got[name, "floor"], got[name, "floor"] <= 1.2)
                 self.report.goal(f"{name}.added_{metric}", "<=0.1xnginx", got[name, "nginx"], got[name, "nginx"] <= 0.1)
 
     def throughput(self):
         target = self.stage.http2_function()
-        names = ["direct", "floor", *OURS[:2], *PEERS]
+        names = ["direct", "floor", *OURS, *PEERS]
         opened = self.open([n for n in names if n != "nghttpx"], target)
         opened["nghttpx"] = self.stage.nghttpx(target, http2=True)
         requests = 10000 if self.quick else 30000
@@ -152,7 +152,7 @@ class Bench:
         seen = self.visit(opened, self.rounds(8), one)
         rate = self.compare(seen, "per_second", "1/s", OURS, ["direct", "floor", *PEERS])
         cpu = self.compare(seen, "pair_cpu", "us", OURS, ["floor", *PEERS])
-        for name in OURS[:2]:
+        for name in OURS:
             self.report.goal(f"{name}.pair_cpu", "<=0.95xnginx", cpu[name, "nginx"], cpu[name, "nginx"] <= 0.95)
             self.report.goal(f"{name}.per_second", ">=1xnginx", rate[name, "nginx"], rate[name, "nginx"] >= 1)
             for peer in ("haproxy", "nghttpx"):
@@ -161,7 +161,7 @@ class Bench:
     def rate(self):
         """One path at a time, so that no other is on the machine; a minute where the goal says so."""
         long, short = (5, 2) if self.quick else (60, 8)
-        plan = [("floor", 2000, short), ("tunnel", 2000, long), ("nghttpx", 2000, short), ("connection", 300, long), ("warm", 300, short),
+        plan = [("floor", 2000, short), ("tunnel", 2000, long), ("nghttpx", 2000, short), ("connection", 300, long), 
                 ("nginx", 300, short), ("haproxy", 300, short), ("tunnel", 10000, short), ("connection", 1500, short)]
         target = self.stage.function()
         self.warm_up({"direct": self.stage.direct(target)})
@@ -227,7 +227,7 @@ class Bench:
         most = 1000 if self.quick else 10000
         target = self.stage.function()
         seen = {}
-        for name in ["floor", *OURS[:2], *PEERS]:
+        for name in ["floor", *OURS, *PEERS]:
             path = self.open([name], target)[name]
             self.warm_up({name: path})
             # A connection carried alone takes a process two descriptors, and this system may not give so many.
@@ -264,7 +264,7 @@ class Bench:
     def strangers(self):
         """The limits against strangers are as they are by default here."""
         target = self.stage.function()
-        opened = self.open([*OURS[:2], *PEERS], target, limits={})
+        opened = self.open([*OURS, *PEERS], target, limits={})
         self.warm_up(opened)
         seconds = 2 if self.quick else 3
 
@@ -287,7 +287,7 @@ class Bench:
                              ("strangers_failed", "requests"), ("generator_cpu", "percent")):
             for name in opened:
                 self.report.figure(metric, name, seen[name][metric], unit)
-        for name in OURS[:2]:
+        for name in OURS:
             for peer in PEERS:
                 self.report.ratio(f"{name}.p99_beside", seen[name]["p99_beside"], peer, seen[peer]["p99_beside"], "us")
             more = statistics.median(seen[name]["p99_more"])
@@ -296,7 +296,7 @@ class Bench:
     def replay(self):
         """2,000 ClientHellos a second; then as many as the attacker can send, which costs this machine his CPU too."""
         target = self.stage.function()
-        opened = self.open([*OURS[:2], "nginx", "haproxy"], target, limits={})
+        opened = self.open([*OURS, "nginx", "haproxy"], target, limits={})
         self.warm_up(opened)
         runs = 1 if self.quick else 3
         capacity = {name: statistics.median(self.stage.traffic(p.port, "--connections", 20, "--seconds", 2)["per_second"] for _ in range(runs))
@@ -312,7 +312,7 @@ class Bench:
             for metric, unit in units.items():
                 for name in opened:
                     self.report.figure(f"{label}.{metric}", name, seen[name][metric], unit)
-            for name in OURS[:2]:
+            for name in OURS:
                 for peer in ("nginx", "haproxy"):
                     self.report.ratio(f"{name}.{label}.goodput_kept", seen[name]["goodput_kept"], peer, seen[peer]["goodput_kept"], "percent")
                 kept, known = (statistics.median(seen[name][m]) for m in ("goodput_kept", "known_let_in"))

@@ -272,24 +272,8 @@ static void listener_defaults(void *out)
 {
     struct pq_proxy_listener *l = out;
     memset(l, 0, sizeof *l);
-    l->warm.cpu = 10;
     tls_defaults(&l->tls);
 }
-
-static void warm_defaults(void *out)
-{
-    struct pq_proxy_listener l;
-    listener_defaults(&l);
-    memcpy(out, &l.warm, sizeof l.warm);
-}
-
-#define WARM(member) (offsetof(struct pq_proxy_listener, warm.member) - offsetof(struct pq_proxy_listener, warm))
-static const struct pq_field warm_fields[] = {
-    {.name = "connections", .type = PQ_FIELD_INT, .offset = WARM(connections), .high = 10000},
-    {.name = "cpu", .type = PQ_FIELD_INT, .offset = WARM(cpu), .low = 1, .high = 100},
-};
-static const struct pq_schema warm_schema = {
-    "warm", sizeof((struct pq_proxy_listener *)0)->warm, warm_fields, PQ_COUNT(warm_fields), warm_defaults, NULL};
 
 static const struct pq_field ingress_fields[] = {
     LISTENER_FIELDS("forward", true, "forward_remote"),
@@ -302,7 +286,6 @@ static const struct pq_field egress_fields[] = {
      .type = PQ_FIELD_CHOICE,
      .offset = offsetof(struct pq_proxy_listener, carry),
      .choices = carry_names},
-    {.name = "warm", .type = PQ_FIELD_STRUCT, .offset = offsetof(struct pq_proxy_listener, warm), .of = &warm_schema},
     {.name = "transparent", .type = PQ_FIELD_BOOL, .offset = offsetof(struct pq_proxy_listener, transparent)},
     {.name = "networks",
      .type = PQ_FIELD_CUSTOM,

@@ -88,11 +88,7 @@ struct pq_proxy_listener {
     struct pq_strings authorities; /* ingress: what a tunnel's streams may ask for; none: anything, all is forwarded */
     char *authority;               /* egress: what its streams ask for; NULL: the target's first text */
     int carry;                     /* egress: enum pq_proxy_carry */
-    struct {
-        int64_t connections; /* finished handshakes kept ready */
-        int64_t cpu;         /* percent of one core that making them may take */
-    } warm;                  /* egress, carried alone */
-    bool transparent;        /* egress: the target is where the redirected client wanted to go; there is no connect */
+    bool transparent; /* egress: the target is where the redirected client wanted to go; there is no connect */
     struct pq_structs networks; /* of struct pq_network; transparent: where that may be; none: anywhere */
     struct pq_proxy_tls tls;
 };

@@ -98,9 +98,8 @@ struct pq_direction_counters {
 struct pq_proxy_counters {
     struct pq_direction_counters direction[PQ_PROXY_DIRECTIONS];
     _Atomic uint64_t pauses; /* of accepting, for want of descriptors */
-    _Atomic uint64_t warm_used, warm_stale, warm_missed;
     struct {
-        _Atomic uint64_t warm, handshakes; /* ready; in flight */
+        _Atomic uint64_t handshakes; /* in flight */
     } open;
     _Atomic uint64_t series_count;
     struct pq_handshake_series series[PQ_SERIES_MAX];

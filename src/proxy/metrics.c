@@ -162,13 +162,6 @@ void pq_metrics_stream_ended(struct pq_proxy_counters *c, enum pq_proxy_directio
     drop(&c->direction[d].open.streams);
 }
 
-void pq_metrics_warm(struct pq_proxy_counters *c, enum pq_warm_event what)
-{
-    add(what == PQ_WARM_USED ? &c->warm_used : what == PQ_WARM_STALE ? &c->warm_stale : &c->warm_missed, 1);
-}
-
-void pq_metrics_warm_ready(struct pq_proxy_counters *c, int64_t change) { add(&c->open.warm, (uint64_t)change); }
-
 void pq_metrics_in_flight(struct pq_proxy_counters *c, int64_t handshakes)
 {
     atomic_store_explicit(&c->open.handshakes, (uint64_t)handshakes, memory_order_relaxed);

@@ -39,10 +39,6 @@ void pq_metrics_tunnel_ended(struct pq_proxy_counters *c, enum pq_proxy_directio
 void pq_metrics_stream_opened(struct pq_proxy_counters *c, enum pq_proxy_direction d);
 void pq_metrics_stream_ended(struct pq_proxy_counters *c, enum pq_proxy_direction d, bool lost);
 
-/* What became of a local connection where warm ones are configured, or of a warm one. */
-enum pq_warm_event { PQ_WARM_USED, PQ_WARM_STALE, PQ_WARM_MISSED };
-void pq_metrics_warm(struct pq_proxy_counters *c, enum pq_warm_event what);
-void pq_metrics_warm_ready(struct pq_proxy_counters *c, int64_t change);
 void pq_metrics_in_flight(struct pq_proxy_counters *c, int64_t handshakes);
 void pq_metrics_paused(struct pq_proxy_counters *c);
 

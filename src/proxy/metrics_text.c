@@ -360,13 +360,6 @@ static const struct family families[] = {
      DIRECTION(streams_opened), NULL},
     {"pqplane_tunnel_streams_lost_total", "counter", "Connections that died with their tunnel.", put_each_direction,
      DIRECTION(streams_lost), NULL},
-    {"pqplane_warm_connections", "gauge", "Finished TLS connections kept ready.", put_one, ONE(open.warm), NULL},
-    {"pqplane_warm_used_total", "counter", "Local connections that got a warm connection.", put_one, ONE(warm_used),
-     NULL},
-    {"pqplane_warm_missed_total", "counter", "Local connections that found no warm one and waited for a handshake.",
-     put_one, ONE(warm_missed), NULL},
-    {"pqplane_warm_stale_total", "counter", "Warm connections that turned out dead when used.", put_one,
-     ONE(warm_stale), NULL},
 };
 
 /* --- the sum of all workers -------------------------------------------------------------------------------------- */

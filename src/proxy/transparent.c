@@ -49,7 +49,6 @@ static int check_keys(const struct pq_node *map, bool transparent, struct pq_why
          "connect and transparent out"},
         {"authority", "authority: a transparent egress carries each connection alone, so nothing asks for it"},
         {"carry", "carry: a transparent egress carries each connection alone; leave the key out"},
-        {"warm", "warm: a transparent egress knows its peers only once a connection comes, so none can be kept ready"},
     };
     const struct pq_node *networks = pq_node_get(map, "networks");
     if (networks && !transparent)

@@ -174,10 +174,6 @@ static void put_egress(struct pq_json *j, const struct pq_proxy_listener *l)
     pq_json_bool(j, "listen_remote", l->plaintext_remote);
     put_optional(j, "authority", l->authority);
     pq_json_text(j, "carry", l->carry == PQ_PROXY_CARRY_TUNNEL ? "tunnel" : "connection");
-    pq_json_open(j, "warm", '{');
-    pq_json_whole(j, "connections", l->warm.connections);
-    pq_json_whole(j, "cpu", l->warm.cpu);
-    pq_json_close(j, '}');
     pq_json_bool(j, "transparent", false);
 }
 

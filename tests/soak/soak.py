@@ -32,8 +32,7 @@ from proxy_peers import POLICY, Pki, children, until  # noqa: E402
 from conftest import Running, free_port  # noqa: E402
 
 GRACE = 10  # seconds after a kill in which streams may still notice it
-ROUTES = {"tunnel": {"carry": "tunnel"}, "connection": {"carry": "connection"},
-          "warm": {"carry": "connection", "warm": {"connections": 20, "cpu": 50}}}
+ROUTES = {"tunnel": {"carry": "tunnel"}, "connection": {"carry": "connection"}}
 
 
 class Failed(AssertionError):
@@ -252,7 +251,7 @@ class Soak:
     def __init__(self, build, folder, seconds, say, seed=1):
         self.seconds, self.say = seconds, say
         self.dice = random.Random(seed)
-        self.stage = Stage(build, folder, workers=2, routes=("tunnel", "connection", "warm"), tunnel={"connections": 2, "max_age": "20s"})
+        self.stage = Stage(build, folder, workers=2, routes=("tunnel", "connection"), tunnel={"connections": 2, "max_age": "20s"})
         self.kills = []  # (when, until when), ns
         self.done = {}  # actions, counted
         self.memory = []

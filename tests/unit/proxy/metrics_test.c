@@ -145,11 +145,6 @@ static void gauges_go_down_and_never_below_zero(void **state)
     pq_metrics_stream_ended(c, PQ_PROXY_EGRESS, true);
     pq_metrics_tunnel_ended(c, PQ_PROXY_EGRESS, true);
     pq_metrics_stream_ended(c, PQ_PROXY_INGRESS, false); /* as if the opening was not seen yet */
-    pq_metrics_warm_ready(c, 3);
-    pq_metrics_warm_ready(c, -1);
-    pq_metrics_warm(c, PQ_WARM_USED);
-    pq_metrics_warm(c, PQ_WARM_STALE);
-    pq_metrics_warm(c, PQ_WARM_MISSED);
     pq_metrics_in_flight(c, 12);
     pq_metrics_paused(c);
     DEFER(pq_freep) char *text = text_of(&c, 1);
@@ -161,10 +156,6 @@ static void gauges_go_down_and_never_below_zero(void **state)
         "pqplane_tunnel_streams_open{direction=\"ingress\"} 0",
         "pqplane_tunnel_streams_lost_total{direction=\"egress\"} 1",
         "pqplane_tunnel_streams_lost_total{direction=\"ingress\"} 0",
-        "pqplane_warm_connections 2",
-        "pqplane_warm_used_total 1",
-        "pqplane_warm_stale_total 1",
-        "pqplane_warm_missed_total 1",
         "pqplane_handshakes_in_flight 12",
         "pqplane_accept_pauses_total 1",
     };

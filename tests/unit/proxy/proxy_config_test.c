@@ -146,8 +146,6 @@ static const struct {
      "carries each connection alone"},
     {TLS "egress: [{name: a, listen: '127.0.0.1:1', peers: [x], transparent: true, authority: 'a:1'}]\n",
      "carries each connection alone"},
-    {TLS "egress: [{name: a, listen: '127.0.0.1:1', peers: [x], transparent: true, warm: {connections: 1}}]\n",
-     "knows its peers only once a connection comes"},
     {TLS "egress: [{name: a, listen: '127.0.0.1:1', peers: [x], connect: '198.18.0.3:80', networks: 10.0.0.0/8}]\n",
      "networks: an egress with connect has one target"},
     {TLS

@@ -94,7 +94,7 @@ static char *long_text(const struct world *w)
              "ingress: [{name: sbi, listen: '198.51.100.2:7777', forward: '127.0.0.1:8000', peers: [a.example, b],\n"
              "           authorities: ['c:1'], tls: {crl: %s, policy: {mode: classical, level: 1}}}]\n"
              "egress: [{name: nrf, listen: 'unix:/run/nrf.sock', connect: 'peer.example:7777', peers: [nrf.example],\n"
-             "          authority: 'd:2', carry: connection, warm: {connections: 9, cpu: 20}, transparent: false},\n"
+             "          authority: 'd:2', carry: connection, transparent: false},\n"
              "         {name: far, listen: '127.0.0.1:9', transparent: true, networks: [10.0.0.0/8, 'fd00::/8'], "
              "peers: x}]\n",
              w->leaf->chain, w->leaf->key_file, w->other->chain, w->other->key_file, w->root->chain, w->crl);
@@ -126,7 +126,7 @@ static void the_config_is_one(void **state)
         "\"policy\":{\"mode\":\"pure\",\"level\":5,\"groups\":\"MLKEM1024\",\"require\":[\"pq-kex\",\"pq-auth\"]}",
         "\",\"crl_stale\":\"warn\",\"first_flight\":\"classical\",\"resumption\":false,"
         "\"certificates_max\":\"100KiB\"",
-        "\"warm\":{\"connections\":9,\"cpu\":20},\"transparent\":false",
+        "\"transparent\":false",
         "\"listen_remote\":false,\"transparent\":true,\"networks\":[\"10.0.0.0/8\",\"fd00::/8\"]",
         "\"listen\":\"unix:/run/nrf.sock\"",
     };
