@@ -154,6 +154,7 @@ static int add_routes(const struct pq_sbi_cell *c, size_t i, struct pq_buf *b)
     return 0;
 }
 
+/* The study's sidecars: a whole handshake for each connection. */
 static int write_sidecar(struct pq_sbi *s, const struct pq_sbi_cell *c, const char *path, size_t i, struct pq_why *why)
 {
     DEFER(pq_buf_free) struct pq_buf b = {.cap = 8192};
@@ -172,6 +173,7 @@ static int write_sidecar(struct pq_sbi *s, const struct pq_sbi_cell *c, const ch
                           "  certificate: %s\n"
                           "  key: %s\n"
                           "  ca: %s\n"
+                          "  resumption: false\n"
                           "  policy: {mode: %s, level: %d%s}\n",
                           c->sidecar_nodelay ? "true" : "false", c->sidecar_nodelay ? "true" : "false", certificate,
                           key, ca, pq_mode_names[c->deployment->mode], c->deployment->level,
