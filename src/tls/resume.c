@@ -166,6 +166,19 @@ static bool hash_list(EVP_MD_CTX *md, X509_CRL *list)
     return X509_CRL_digest(list, EVP_sha256(), digest, &len) && EVP_DigestUpdate(md, digest, len);
 }
 
+/* Who resumes is shown no certificate, so a session of before ours was replaced must not go on. */
+static bool hash_own(const struct pq_tls_context *c, EVP_MD_CTX *md)
+{
+    bool ok = true;
+    for (long at = SSL_CERT_SET_FIRST; ok && SSL_CTX_set_current_cert(c->ssl, at); at = SSL_CERT_SET_NEXT) {
+        uint8_t digest[EVP_MAX_MD_SIZE];
+        unsigned len = 0;
+        ok = X509_digest(SSL_CTX_get0_certificate(c->ssl), EVP_sha256(), digest, &len) &&
+             EVP_DigestUpdate(md, digest, len);
+    }
+    return ok;
+}
+
 /* Of all that a peer is judged by, so that a ticket of before a change is of another world, whichever process made it.
  */
 static bool hash_policy(const struct pq_tls_context *c, const struct pq_tls_settings *how, EVP_MD_CTX *md)
@@ -191,7 +204,7 @@ static int set_session_context(struct pq_tls_context *c, const struct pq_tls_set
     unsigned len = 0;
     EVP_MD *sha = EVP_MD_fetch(c->lib, "SHA256", NULL);
     EVP_MD_CTX *md = EVP_MD_CTX_new();
-    bool ok = sha && md && EVP_DigestInit_ex2(md, sha, NULL) && hash_policy(c, how, md) &&
+    bool ok = sha && md && EVP_DigestInit_ex2(md, sha, NULL) && hash_policy(c, how, md) && hash_own(c, md) &&
               EVP_DigestFinal_ex(md, digest, &len) && SSL_CTX_set_session_id_context(c->ssl, digest, len);
     EVP_MD_CTX_free(md);
     EVP_MD_free(sha);

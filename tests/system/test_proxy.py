@@ -584,7 +584,8 @@ def test_drain_loses_nothing(pair, pqplane):
     s.close()
     for x in p.both():
         assert x.program.process.wait(PATIENCE) == 0
-        assert x.log("stopped")[0]["reasons"] == "end=1"
+        # A further tunnel may just be on its way, and is given up then.
+        assert x.log("stopped")[0]["reasons"] in ("end=1", "end=1 reset=1")
 
 
 def test_drain_ends_with_resets(pair):
