@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -164,6 +165,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: floor LISTEN TARGET (ports of 127.0.0.1)\n");
         return 2;
     }
+    signal(SIGPIPE, SIG_IGN); /* a client that went away ends its connection, not this */
     loop = epoll_create1(EPOLL_CLOEXEC);
     target = (int)strtol(argv[2], NULL, 10);
     int listener = listen_on((int)strtol(argv[1], NULL, 10));

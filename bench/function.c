@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -109,6 +110,7 @@ int main(int argc, char **argv)
 {
     if (argc != 2)
         tool_fail("usage: function PORT");
+    signal(SIGPIPE, SIG_IGN); /* a client that went away ends its connection, not this */
     make_answer();
     loop = epoll_create1(EPOLL_CLOEXEC);
     int listener = listen_on(argv[1]);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <strings.h>
@@ -37,6 +38,7 @@ static void set_option(const struct tool_option *o, const char *value)
 
 void tool_options(int argc, char **argv, const struct tool_option *options, size_t count)
 {
+    signal(SIGPIPE, SIG_IGN);
     for (int i = 1; i < argc; i += 2) {
         size_t k = 0;
         while (k < count && (strncmp(argv[i], "--", 2) != 0 || strcmp(argv[i] + 2, options[k].name) != 0))

@@ -20,6 +20,7 @@ struct tool_option {
     int64_t *number;  /* or */
     const char **text;
 };
+/* A generator's first call: from here on a connection that the other side reset is an error, not the program's end. */
 void tool_options(int argc, char **argv, const struct tool_option *options, size_t count);
 
 struct pq_address tool_address(const char *text);

@@ -22,6 +22,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -488,6 +489,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: streams serve | streams load --to PORT[,PORT...] [OPTION VALUE]...\n");
         return 2;
     }
+    signal(SIGPIPE, SIG_IGN); /* a stream that was reset is an outcome */
     dice = pq_rng((uint64_t)how.seed + 1);
     loop = epoll_create1(EPOLL_CLOEXEC);
     /* A file or /dev/null can't be watched: then nobody says anything. */
