@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "net/message.h"
 
 static const char *const names[] = {
 #define X(name, label) label,
@@ -67,35 +68,8 @@ void pq_control_free(struct pq_control *c)
 
 static int send_now(int fd, const struct header *h, const char *text, size_t len, const int *fds, size_t fd_count)
 {
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(PQ_CONTROL_FDS * sizeof(int))];
-    } ancillary = {0};
     struct iovec parts[] = {{(void *)(uintptr_t)h, sizeof *h}, {(void *)(uintptr_t)text, len}};
-    struct msghdr m = {.msg_iov = parts, .msg_iovlen = 2};
-    if (fd_count) {
-        m.msg_control = ancillary.space;
-        m.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
-        struct cmsghdr *rights = &ancillary.header;
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
-        memcpy(CMSG_DATA(rights), fds, fd_count * sizeof(int));
-    }
-    if (sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
-        return 0;
-    switch (errno) {
-    case EAGAIN:
-    case EINTR:
-    case ENOBUFS:
-    case ETOOMANYREFS:
-        return PQ_E_WANT_WRITE;
-    case EPIPE:
-    case ECONNRESET:
-        return PQ_E_CLOSED;
-    default:
-        return pq_error_from_errno(errno);
-    }
+    return pq_message_send(fd, parts, PQ_COUNT(parts), fds, fd_count);
 }
 
 static int copy_fds(const struct pq_control_message *m, struct pq_control_waiting *w)
@@ -159,39 +133,18 @@ int pq_control_flush(struct pq_control *c)
 }
 
 /* --- receiving --------------------------------------------------------------------------------------------------- */
-static void take_fds(struct msghdr *m, struct pq_control_message *out)
-{
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        memcpy(out->fd, CMSG_DATA(c), count * sizeof(int));
-        out->fd_count = count;
-    }
-}
-
 int pq_control_receive(struct pq_control *c, struct pq_control_message *out)
 {
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(PQ_CONTROL_FDS * sizeof(int))];
-    } ancillary;
     struct header h = {0};
+    size_t len = 0;
     if (c->fd < 0)
         return PQ_E_CLOSED;
     *out = (struct pq_control_message){.fd_count = 0};
     struct iovec parts[] = {{&h, sizeof h}, {out->text, sizeof out->text - 1}};
-    struct msghdr m = {
-        .msg_iov = parts, .msg_iovlen = 2, .msg_control = ancillary.space, .msg_controllen = sizeof ancillary.space};
-    ssize_t n = recvmsg(c->fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    if (n < 0)
-        return errno == EAGAIN || errno == EINTR ? PQ_E_WANT_READ
-               : errno == ECONNRESET             ? PQ_E_CLOSED
-                                                 : pq_error_from_errno(errno);
-    if (n == 0)
-        return PQ_E_CLOSED;
-    take_fds(&m, out);
-    if ((size_t)n < sizeof h || h.type >= PQ_CONTROL_TYPE_COUNT || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+    int e = pq_message_receive(c->fd, parts, PQ_COUNT(parts), &len, out->fd, PQ_CONTROL_FDS, &out->fd_count);
+    if (e < 0)
+        return e == PQ_E_TOO_LONG ? PQ_E_PROTOCOL : e;
+    if (len < sizeof h || h.type >= PQ_CONTROL_TYPE_COUNT) {
         pq_control_drop(out);
         return PQ_E_PROTOCOL;
     }

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "net/message.h"
 
 /* A worker first gets the sockets that it does not know yet, then the generation that uses them. */
 #define PQ_CONTROL_TYPES(X)                                                                                            \
@@ -46,7 +47,7 @@ const char *pq_control_type_name(enum pq_control_type t);
 
 enum {
     PQ_CONTROL_TEXT = 8192, /* with the NUL */
-    PQ_CONTROL_FDS = 4,
+    PQ_CONTROL_FDS = PQ_MESSAGE_FDS,
     PQ_CONTROL_WAITING_MAX = 4096 /* messages */
 };
 

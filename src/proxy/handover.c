@@ -1,55 +1,29 @@
 #include "proxy/handover.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
-union ancillary {
-    struct cmsghdr header;
-    char space[CMSG_SPACE(sizeof(int))];
-};
+#include "base/cleanup.h"
+#include "net/message.h"
 
 int pq_handover_send(int channel, const char *text, int fd)
 {
-    union ancillary a = {0};
     struct iovec part = {(void *)(uintptr_t)text, strlen(text)};
-    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
-    if (part.iov_len >= PQ_HANDOVER_TEXT)
-        return PQ_E_TOO_LONG;
-    if (fd >= 0) {
-        a.header = (struct cmsghdr){CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS};
-        memcpy(CMSG_DATA(&a.header), &fd, sizeof fd);
-        m.msg_control = a.space;
-        m.msg_controllen = sizeof a.space;
-    }
-    if (sendmsg(channel, &m, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
-        return 0;
-    return errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ETOOMANYREFS ? PQ_E_WANT_WRITE
-           : errno == EPIPE || errno == ECONNRESET                                        ? PQ_E_CLOSED
-                                                                                          : pq_error_from_errno(errno);
+    return part.iov_len < PQ_HANDOVER_TEXT ? pq_message_send(channel, &part, 1, &fd, fd >= 0) : PQ_E_TOO_LONG;
 }
 
 int pq_handover_receive(int channel, char text[PQ_HANDOVER_TEXT], int *fd)
 {
-    union ancillary a;
     struct iovec part = {text, PQ_HANDOVER_TEXT - 1};
-    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = a.space, .msg_controllen = sizeof a.space};
+    size_t len = 0, count = 0;
     *fd = -1;
-    ssize_t n = recvmsg(channel, &m, MSG_CMSG_CLOEXEC);
-    if (n < 0)
-        return errno == EAGAIN || errno == EINTR ? PQ_E_WANT_READ
-               : errno == ECONNRESET             ? PQ_E_CLOSED
-                                                 : pq_error_from_errno(errno);
-    if (n == 0)
-        return PQ_E_CLOSED;
-    text[n] = '\0';
-    const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof *fd))
-        memcpy(fd, CMSG_DATA(c), sizeof *fd);
-    if (!(m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) && strlen(text) == (size_t)n)
+    int e = pq_message_receive(channel, &part, 1, &len, fd, 1, &count);
+    if (e < 0)
+        return e == PQ_E_TOO_LONG ? PQ_E_SYNTAX : e;
+    text[len] = '\0';
+    if (strlen(text) == len)
         return 0;
     pq_closep(fd);
     return PQ_E_SYNTAX;
