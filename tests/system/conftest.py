@@ -8,6 +8,8 @@ import subprocess
 
 import pytest
 
+from proxy_peers import Function, Pki, echo
+
 TOP = pathlib.Path(__file__).resolve().parents[2]
 PQPLANE = os.environ.get("PQPLANE_BIN", str(TOP / "build/src/cli/pqplane"))
 
@@ -83,3 +85,34 @@ def start(tmp_path):
         if r.process.poll() is None:
             r.process.kill()
             r.process.wait()
+
+
+@pytest.fixture(scope="session")
+def pki(pqplane, tmp_path_factory):
+    """An authority and what it issued to a server and a client; who changes its files makes one of their own."""
+    p = Pki(pqplane, tmp_path_factory.mktemp("pki") / "a")
+    p.issue("server")
+    p.issue("client")
+    return p
+
+
+@pytest.fixture
+def function():
+    f = Function(echo)
+    yield f
+    f.close()
+
+
+@pytest.fixture
+def functions():
+    """functions(serve) is a function that serves so; what went wrong in any fails the test."""
+    made = []
+
+    def make(serve, path=None):
+        made.append(Function(serve, path))
+        return made[-1]
+
+    yield make
+    for f in made:
+        f.close()
+        assert not f.errors

@@ -215,6 +215,17 @@ def let_workers_in(path):
             folder.chmod(0o755)
 
 
+def exchange(port):
+    """What an echoing function answers a connection that half-closes, and how that ended."""
+    try:
+        s = connect(port)
+        s.sendall(b"hello")
+        s.shutdown(socket.SHUT_WR)
+    except OSError:
+        return b"", "reset"
+    return read_all(s)
+
+
 class Function:
     """A network function of sockets: serve(connection) runs in a thread for each one; what it raises fails the test."""
 

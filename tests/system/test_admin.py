@@ -14,18 +14,10 @@ import time
 import pytest
 
 import proxy_peers
-from proxy_peers import PATIENCE, Function, Pki, Proxy, children, connect, egress_config, hold, ingress_config, read_all, until
+from proxy_peers import PATIENCE, Function, Proxy, children, connect, egress_config, hold, ingress_config, read_all, until
 
 JSON = "application/json"
 TOP = pathlib.Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="session")
-def pki(pqplane, tmp_path_factory):
-    p = Pki(pqplane, tmp_path_factory.mktemp("pki") / "a")
-    p.issue("server")
-    p.issue("client")
-    return p
 
 
 def echo(c):

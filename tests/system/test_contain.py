@@ -12,8 +12,7 @@ import threading
 
 import pytest
 
-from proxy_peers import (PATIENCE, Function, Pair, Pki, Proxy, connect, echo, egress_config, hold,
-                         ingress_config, read_all, reset, until)
+from proxy_peers import PATIENCE, Pair, Pki, Proxy, connect, echo, egress_config, hold, ingress_config, read_all, reset, until
 
 NOBODY = 65534
 ROOT = os.geteuid() == 0
@@ -31,20 +30,6 @@ def pki(pqplane, tmp_path_factory):
 def traced(monkeypatch):
     """A build with tests then logs each system call that is refused."""
     monkeypatch.setenv("PQPLANE_TRACE_REFUSED", "1")
-
-
-@pytest.fixture
-def function(tmp_path):
-    made = []
-
-    def make(serve, path=None):
-        made.append(Function(serve, path))
-        return made[-1]
-
-    yield make
-    for f in made:
-        f.close()
-        assert not f.errors
 
 
 def status(pid):
@@ -98,9 +83,9 @@ def test_a_worker_has_given_up_what_it_does_not_need(start, pqplane, tmp_path, p
         assert os.stat(f"/proc/{pid}/mem").st_uid == 0
 
 
-def test_no_system_call_is_missed(start, pqplane, tmp_path, pki, function):
+def test_no_system_call_is_missed(start, pqplane, tmp_path, pki, functions):
     """Traffic of every kind, a reload, a worker's death and an orderly stop: nothing that is refused was needed."""
-    f = function(forgiving)
+    f = functions(forgiving)
     pair = Pair(start, pqplane, tmp_path, pki, f.address, {"workers": 2})
     contained(pair.ingress)
     for _ in range(20):
@@ -138,8 +123,8 @@ def test_no_system_call_is_missed(start, pqplane, tmp_path, pki, function):
         assert not missed(p)
 
 
-def test_a_crash_leaves_no_core_and_a_reset(start, pqplane, tmp_path, pki, function):
-    f = function(hold)
+def test_a_crash_leaves_no_core_and_a_reset(start, pqplane, tmp_path, pki, functions):
+    f = functions(hold)
     pair = Pair(start, pqplane, tmp_path, pki, f.address)
     contained(pair.ingress)
     s = pair.connect()
@@ -158,10 +143,10 @@ def test_a_crash_leaves_no_core_and_a_reset(start, pqplane, tmp_path, pki, funct
     assert not [p for p in folder.glob("*core*") if p.is_file() and str(pid) in p.name]
 
 
-def test_an_ordinary_user_runs_it_contained(start, pqplane, tmp_path, pki, function):
+def test_an_ordinary_user_runs_it_contained(start, pqplane, tmp_path, pki, functions):
     if not ROOT:
         pytest.skip("needs root to become an ordinary user")
-    f = function(echo)
+    f = functions(echo)
     folder = tmp_path / "open"
     folder.mkdir()
     for path in (tmp_path, *tmp_path.parents):
@@ -198,14 +183,14 @@ def test_who_workers_become_is_checked(pqplane, tmp_path, start, pki):
     assert p.wait_log("containment off")["detail"] != ""
 
 
-def test_unix_sockets_on_both_sides(start, pqplane, tmp_path, pki, function):
+def test_unix_sockets_on_both_sides(start, pqplane, tmp_path, pki, functions):
     """A contained ingress reaches a function's socket, and a contained egress is reached through one."""
     for folder in (tmp_path, *tmp_path.parents):
         if folder == pathlib.Path("/tmp") or folder.stat().st_mode & 0o001:
             break
         folder.chmod(folder.stat().st_mode | 0o011)
     path = tmp_path / "function.sock"
-    f = function(echo, path)
+    f = functions(echo, path)
     path.chmod(0o777)
     ingress = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(pki, f.address))
     config = egress_config(pki, f"127.0.0.1:{ingress.port('sbi')}")
@@ -224,7 +209,7 @@ def test_unix_sockets_on_both_sides(start, pqplane, tmp_path, pki, function):
     # A function that restarts has another socket at that path.
     f.close()
     path.unlink()
-    again = function(echo, path)
+    again = functions(echo, path)
     path.chmod(0o777)
     assert ask() == (b"hello", "end")
     assert len(again.connections) == 1
@@ -271,11 +256,11 @@ def holders(proxy, needle):
     return [pid for pid in (proxy.supervisor, *proxy.workers) if holds(pid, needle)]
 
 
-def test_a_keys_file_is_wiped_from_memory(start, pqplane, tmp_path, pki, function):
+def test_a_keys_file_is_wiped_from_memory(start, pqplane, tmp_path, pki, functions):
     """Once contexts are made, no process has the text of a key's file any more; the worker has what libcrypto needs."""
     if not ROOT:
         pytest.skip("needs root to look into the proxy's memory")
-    f = function(echo)
+    f = functions(echo)
     pair = Pair(start, pqplane, tmp_path, pki, f.address)
     contained(pair.ingress)  # a sanitizer keeps freed memory, and terabytes of its own
     assert asked_again(pair.egress.port("nrf")) == (b"hello", "end")

@@ -4,73 +4,43 @@ An ML-DSA-87 certificate and its signature fit the initial window of ten segment
 piece. In pieces of 4 KB, as libssl writes them, they do not, and the client waits a round trip longer."""
 
 import collections
-import os
-import shutil
 import subprocess
-import sys
 
 import pytest
+
+from wire_peers import capture_of
 
 SEGMENT = 1448  # of 1,500 bytes: 20 IP, 20 TCP, 12 its timestamps
 WINDOW = 10
 
 PROBE = r"""
-import os, subprocess, sys, time
-pqplane, out = sys.argv[1], sys.argv[2]
-os.chdir(out)
-run = lambda *a, **k: subprocess.run(a, check=True, capture_output=True, **k)
 # The loopback interface takes 64 KB at once, and joins segments into what it calls one.
 run("ip", "link", "set", "lo", "mtu", "1500", "gso_max_segs", "1", "up")
-run(pqplane, "pki", "init", "--dir", "pki", "--root", "mldsa87")
-for n in ("amf", "nrf"):
-    run(pqplane, "pki", "issue", "--dir", "pki", "--name", n, "--algorithm", "mldsa87", "--dns", n + ".example")
+issue("mldsa87", "mldsa87", "amf", "nrf")
 # With the root behind it, to see that it stays at home.
 open("nrf-chain.crt", "w").write(open("pki/nrf.crt").read() + open("pki/root.crt").read())
 TLS = "tls: {certificate: nrf-chain.crt, key: pki/nrf.key, ca: pki/root.crt, policy: {mode: hybrid, level: 5, require: [pq-kex, pq-auth]}}\n"
 for name, port, whole in (("whole", 7777, "true"), ("pieces", 7778, "false")):
     open(name + ".yaml", "w").write(TLS + f"whole_flights: {whole}\ningress: [{{name: sbi, listen: '127.0.0.1:{port}', forward: '127.0.0.1:8000'}}]\n")
-capture = subprocess.Popen(["tshark", "-q", "-i", "lo", "-w", "all.pcapng", "-f", "tcp"], stderr=subprocess.PIPE, text=True)
-for line in capture.stderr:
-    if "Capturing on" in line:
-        break
-def start(*a):
-    r, w = os.pipe()
-    p = subprocess.Popen([pqplane, *a, "--ready-fd", str(w)], pass_fds=(w,))
-    os.close(w)
-    assert os.fdopen(r).read(), a
-    return p
+capturing = capture()
 running = [start("nf", "nrf", "--listen", "127.0.0.1:8000"), start("proxy", "--config", "whole.yaml"), start("proxy", "--config", "pieces.yaml")]
 def visit(port):
     run("openssl", "s_client", "-connect", f"127.0.0.1:{port}", "-CAfile", "pki/root.crt", "-cert", "pki/amf.crt", "-key", "pki/amf.key",
         "-groups", "SecP384r1MLKEM1024", "-verify_return_error", "-no_ign_eof", input=b"")
-def finished(port):
-    seen = subprocess.run(["tshark", "-r", "all.pcapng", "-Y", f"tcp.port == {port} && tcp.flags.fin == 1 && tcp.dstport == {port}"], capture_output=True).stdout
-    return seen.strip()
-# The capture starts some time after its message, and writes some time after a packet came.
+# The capture starts some time after its message.
 for port in (7777, 7778):
     for _ in range(100):
         visit(port)
         time.sleep(0.1)
-        if finished(port):
+        if captured(f"tcp.port == {port} && tcp.flags.fin == 1 && tcp.dstport == {port}"):
             break
-for p in reversed(running):
-    p.terminate()
-    assert p.wait(20) == 0
-capture.terminate()
-capture.wait(20)
+stop(capturing, running)
 """
 
 
 @pytest.fixture(scope="module")
 def capture(pqplane, tmp_path_factory):
-    if os.geteuid() != 0:
-        pytest.skip("capturing takes root")
-    if not shutil.which("tshark"):
-        pytest.skip("tshark is missing")
-    out = tmp_path_factory.mktemp("flight")
-    out.chmod(0o777)
-    subprocess.run(["unshare", "--net", sys.executable, "-c", PROBE, pqplane, str(out)], check=True, timeout=180)
-    return out / "all.pcapng"
+    return capture_of(PROBE, pqplane, tmp_path_factory.mktemp("flight"))
 
 
 def server_flights(capture, port):

@@ -6,22 +6,7 @@ import subprocess
 
 import pytest
 
-from proxy_peers import PATIENCE, Function, Pki, Proxy, connect, echo, egress_config, ingress_config, until
-
-
-@pytest.fixture(scope="module")
-def pki(pqplane, tmp_path_factory):
-    p = Pki(pqplane, tmp_path_factory.mktemp("pki"))
-    p.issue("server")
-    p.issue("client")
-    return p
-
-
-@pytest.fixture
-def function():
-    f = Function(echo)
-    yield f
-    f.close()
+from proxy_peers import PATIENCE, Proxy, connect, egress_config, ingress_config, until
 
 
 @pytest.fixture

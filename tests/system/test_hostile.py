@@ -16,7 +16,8 @@ import h2.connection
 import h2.events
 import pytest
 
-from tls_peers import Talk, tls_context
+from tls_peers import (Talk, finished, half_a_flight, half_a_hello, half_a_record, hello_only, server_half_a_flight,
+                       server_half_a_hello, server_half_a_record, server_never_judges, tls_context)
 from proxy_peers import PATIENCE, Function, Pki, Proxy, connect, egress_config, hold, ingress_config, reset, until
 
 PEERS, WARM_UP = 100, 50
@@ -24,14 +25,6 @@ STALLED, PEAK = 64, 256  # KiB that a stalled peer may hold, and may have held
 HALF_FLIGHT = 80  # of one that stops in the middle of its certificates: docs/limits.md
 FREE = {"limits": {"connections": 20000, "handshakes": 20000, "handshakes_per_source": 1000000, "strangers": 1000000},
         "timeouts": {"handshake": "60s", "connect": "60s"}}
-
-
-@pytest.fixture(scope="session")
-def pki(pqplane, tmp_path_factory):
-    p = Pki(pqplane, tmp_path_factory.mktemp("pki") / "a")
-    p.issue("server")
-    p.issue("client")
-    return p
 
 
 @pytest.fixture(scope="session")
@@ -56,40 +49,6 @@ def descriptors():
 
 def silent(context, s):
     pass
-
-
-def half_a_hello(context, s):
-    t = Talk(context, s)
-    t.step()
-    s.sendall(t.out.read()[:-1])
-
-
-def hello_only(context, s):
-    t = Talk(context, s)
-    t.step()
-    t.flush()
-    assert s.recv(1, socket.MSG_PEEK), "it answered"
-
-
-def half_a_flight(context, s):
-    t = Talk(context, s)
-    t.handshake()
-    s.sendall(t.out.read()[:-40])
-    return t
-
-
-def finished(context, s):
-    t = Talk(context, s)
-    t.handshake()
-    t.flush()
-    return t
-
-
-def half_a_record(context, s):
-    t = finished(context, s)
-    t.tls.write(b"x" * 16384)
-    s.sendall(t.out.read()[:-1])
-    return t
 
 
 STALLS = [silent, half_a_hello, hello_only, half_a_flight, finished, half_a_record]
@@ -190,41 +149,6 @@ def test_peak_of_one_with_too_many_certificates(start, pqplane, tmp_path, pki, w
 
 def server_silent(context, s):
     return None
-
-
-def server_half_a_hello(context, s):
-    t = Talk(context, s, server=True)
-    t.feed()
-    t.step()
-    s.sendall(t.out.read()[:60])
-    return t
-
-
-def server_half_a_flight(context, s):
-    t = Talk(context, s, server=True)
-    t.feed()
-    t.step()
-    s.sendall(t.out.read()[:-40])
-    return t
-
-
-def server_never_judges(context, s):
-    """The client is done, and is not told whether it was accepted."""
-    t = Talk(context, s, server=True)
-    t.feed()
-    t.step()
-    t.flush()
-    return t
-
-
-def server_half_a_record(context, s):
-    t = Talk(context, s, server=True)
-    while not t.step():
-        t.flush()
-        t.feed()
-    t.tls.write(b"x" * 16384)
-    s.sendall(t.out.read()[:-1])
-    return t
 
 
 @pytest.mark.parametrize("stall", [server_silent, server_half_a_hello, server_half_a_flight, server_never_judges, server_half_a_record],

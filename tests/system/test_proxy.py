@@ -17,16 +17,8 @@ import threading
 
 import pytest
 
-from proxy_peers import (PATIENCE, Function, Pair, Pki, Proxy, blocks, checksum, connect, echo, egress_config, hold,
-                         ingress_config, let_workers_in, read_all, refused, reset, until)
-
-
-@pytest.fixture(scope="session")
-def pki(pqplane, tmp_path_factory):
-    p = Pki(pqplane, tmp_path_factory.mktemp("pki") / "a")
-    p.issue("server")
-    p.issue("client")
-    return p
+from proxy_peers import (PATIENCE, Function, Pair, Proxy, blocks, checksum, connect, echo, egress_config, hold, ingress_config,
+                         let_workers_in, read_all, refused, reset, until)
 
 
 @pytest.fixture(params=["connection", "tunnel"])

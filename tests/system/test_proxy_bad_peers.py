@@ -12,21 +12,13 @@ import subprocess
 
 import pytest
 
-from proxy_peers import (PATIENCE, Function, Pki, Proxy, Splitter, connect, echo, egress_config, hold, ingress_config, read_all,
-                         reset, until)
-from tls_peers import Talk, tls_context
+from proxy_peers import PATIENCE, Function, Proxy, Splitter, connect, echo, egress_config, hold, ingress_config, read_all, reset, until
+from tls_peers import (Talk, answered, finished, half_a_flight, half_a_hello, half_a_record, hello_only, server_finished,
+                       server_half_a_flight, server_half_a_hello, server_half_a_record, server_never_judges, tls_context)
 
 MORE = {"limits": {"handshakes_per_source": 100000, "strangers": 100000}}
 PATIENT = {**MORE, "timeouts": {"handshake": "60s"}}
 OPEN = {"mode": "hybrid", "level": 3, "sigalgs": "mldsa65:ecdsa_secp256r1_sha256"}  # any key of a peer will do
-
-
-@pytest.fixture(scope="module")
-def pki(pqplane, tmp_path_factory):
-    p = Pki(pqplane, tmp_path_factory.mktemp("pki") / "a")
-    p.issue("server")
-    p.issue("client")
-    return p
 
 
 @pytest.fixture
@@ -77,43 +69,7 @@ def nothing(context, s):
     return None
 
 
-def half_a_hello(context, s):
-    t = Talk(context, s)
-    t.step()
-    s.sendall(t.out.read()[:-1])
-    return t
-
-
-def hello(context, s):
-    t = Talk(context, s)
-    t.step()
-    t.flush()
-    assert s.recv(1, socket.MSG_PEEK), "it answered"
-    return t
-
-
-def half_a_flight(context, s):
-    t = Talk(context, s)
-    t.handshake()
-    s.sendall(t.out.read()[:-40])
-    return t
-
-
-def finished(context, s):
-    t = Talk(context, s)
-    t.handshake()
-    t.flush()
-    return t
-
-
-def half_a_record(context, s):
-    t = finished(context, s)
-    t.tls.write(b"x" * 16384)
-    s.sendall(t.out.read()[:-1])
-    return t
-
-
-BEFORE = [nothing, half_a_hello, hello, half_a_flight]
+BEFORE = [nothing, half_a_hello, hello_only, half_a_flight]
 AFTER = [finished, half_a_record]
 
 
@@ -384,48 +340,6 @@ class Server:
 
 def server_nothing(context, s):
     s.recv(1, socket.MSG_PEEK)
-
-
-def answered(context, s):
-    t = Talk(context, s, server=True)
-    t.serve()
-    return t
-
-
-def server_half_a_hello(context, s):
-    t = answered(context, s)
-    s.sendall(t.out.read()[:60])
-    return t
-
-
-def server_half_a_flight(context, s):
-    t = answered(context, s)
-    s.sendall(t.out.read()[:-40])
-    return t
-
-
-def server_never_judges(context, s):
-    """The client has finished, and is not told whether it was accepted."""
-    t = answered(context, s)
-    t.flush()
-    s.recv(1, socket.MSG_PEEK)
-    return t
-
-
-def server_finished(context, s):
-    t = answered(context, s)
-    while not t.step():
-        t.flush()
-        t.feed()
-    t.flush()
-    return t
-
-
-def server_half_a_record(context, s):
-    t = server_finished(context, s)
-    t.tls.write(b"x" * 16384)
-    s.sendall(t.out.read()[:-1])
-    return t
 
 
 SERVER_BEFORE = [server_nothing, server_half_a_hello, server_half_a_flight]

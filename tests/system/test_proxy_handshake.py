@@ -10,8 +10,7 @@ import time
 import pytest
 
 import proxy_peers
-from proxy_peers import (PATIENCE, POLICY, Function, Pair, Pki, Proxy, Splitter, connect, echo,
-                         ingress_config, read_all, refused, until)
+from proxy_peers import PATIENCE, POLICY, Pair, Pki, Proxy, Splitter, connect, exchange, ingress_config, read_all, refused, until
 
 
 def egress_config(*args, **more):
@@ -37,23 +36,6 @@ def world(pqplane, tmp_path_factory):
     classical.issue("client")
     classical.issue("server")
     return {"main": main, "other": other, "classical": classical}
-
-
-@pytest.fixture
-def function():
-    f = Function(echo)
-    yield f
-    f.close()
-
-
-def exchange(port):
-    try:
-        s = connect(port)
-        s.sendall(b"hello")
-        s.shutdown(socket.SHUT_WR)
-    except OSError:
-        return b"", "reset"
-    return read_all(s)
 
 
 def failed(proxy):

@@ -11,8 +11,7 @@ import tempfile
 
 import pytest
 
-from proxy_peers import (PATIENCE, Function, Pair, Pki, Proxy, connect, echo, egress_config, ingress_config, read_all,
-                         until)
+from proxy_peers import PATIENCE, Pair, Pki, Proxy, connect, egress_config, ingress_config, read_all, until
 
 PIN = "1234"
 MODULE = next((m for m in ("/usr/lib/softhsm/libsofthsm2.so", "/usr/lib/x86_64-linux-gnu/softhsm/libsofthsm2.so")
@@ -78,13 +77,6 @@ def pki(pqplane, tmp_path):
 def token(pki):
     with tempfile.TemporaryDirectory(prefix="pqplane-token-") as folder:
         yield Token(pathlib.Path(folder), pki)
-
-
-@pytest.fixture
-def function():
-    f = Function(echo)
-    yield f
-    f.close()
 
 
 def start_with(start, token):

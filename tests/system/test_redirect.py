@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from proxy_peers import PATIENCE, POLICY, Function, Pki, Proxy, until
+from proxy_peers import PATIENCE, POLICY, Function, Proxy, until
 
 USER, OTHER = 1000, 1001  # the function's, and one that has nothing to do with it
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
@@ -78,14 +78,6 @@ def answer(c):
         request += part
     c.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: close\r\n\r\nhello\n")
     c.close()
-
-
-@pytest.fixture(scope="session")
-def pki(pqplane, tmp_path_factory):
-    p = Pki(pqplane, tmp_path_factory.mktemp("pki") / "a")
-    p.issue("server")
-    p.issue("client")
-    return p
 
 
 @pytest.fixture

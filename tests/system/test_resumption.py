@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy_peers import Function, Pair, Pki, connect, echo, read_all
+from proxy_peers import Pair, Pki, connect, read_all
 
 
 @pytest.fixture(scope="module")
@@ -12,13 +12,6 @@ def pki(pqplane, tmp_path_factory):
         p.issue(name)
     p.run("crl")
     return p
-
-
-@pytest.fixture
-def function():
-    f = Function(echo)
-    yield f
-    f.close()
 
 
 @pytest.fixture

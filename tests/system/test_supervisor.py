@@ -15,29 +15,7 @@ import time
 import pytest
 
 import proxy_peers
-from proxy_peers import PATIENCE, Function, Pair, Pki, Proxy, connect, egress_config, hold, ingress_config, read_all, refused, until
-
-
-@pytest.fixture(scope="session")
-def pki(pqplane, tmp_path_factory):
-    p = Pki(pqplane, tmp_path_factory.mktemp("pki") / "a")
-    p.issue("server")
-    p.issue("client")
-    return p
-
-
-@pytest.fixture
-def function():
-    made = []
-
-    def make(serve):
-        made.append(Function(serve))
-        return made[-1]
-
-    yield make
-    for f in made:
-        f.close()
-        assert not f.errors
+from proxy_peers import PATIENCE, Pair, Pki, Proxy, connect, egress_config, hold, ingress_config, read_all, refused, until
 
 
 def echo(c):
@@ -70,8 +48,8 @@ def gone(pid):
 # --- workers --------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_worker_is_started_again_and_the_sockets_stay(start, pqplane, tmp_path, pki, function):
-    p = Pair(start, pqplane, tmp_path, pki, function(echo).address)
+def test_a_killed_worker_is_started_again_and_the_sockets_stay(start, pqplane, tmp_path, pki, functions):
+    p = Pair(start, pqplane, tmp_path, pki, functions(echo).address)
     s = works(p)
     first = p.egress.pid
     os.kill(first, signal.SIGSTOP)  # who comes now waits in the backlog
@@ -94,8 +72,8 @@ def test_a_killed_worker_is_started_again_and_the_sockets_stay(start, pqplane, t
     assert p.egress.log("stopped")[0]["accepted"] == 3, "what dead workers counted stays"
 
 
-def test_several_workers_share_sockets_and_limit(start, pqplane, tmp_path, pki, function):
-    f = function(echo)
+def test_several_workers_share_sockets_and_limit(start, pqplane, tmp_path, pki, functions):
+    f = functions(echo)
     more = {"workers": 3, "limits": {"connections": 30}}
     p = Pair(start, pqplane, tmp_path, pki, f.address, egress=more, ingress={"workers": 2})
     assert len(p.egress.workers) == 3 and len(p.ingress.workers) == 2
@@ -122,8 +100,8 @@ def test_several_workers_share_sockets_and_limit(start, pqplane, tmp_path, pki, 
     assert p.egress.counts()["limit"] == 2
 
 
-def test_a_worker_does_not_listen_to_signals_meant_for_the_supervisor(start, pqplane, tmp_path, pki, function):
-    p = Pair(start, pqplane, tmp_path, pki, function(echo).address)
+def test_a_worker_does_not_listen_to_signals_meant_for_the_supervisor(start, pqplane, tmp_path, pki, functions):
+    p = Pair(start, pqplane, tmp_path, pki, functions(echo).address)
     s = works(p)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
         os.kill(p.egress.pid, number)
@@ -135,8 +113,8 @@ def test_a_worker_does_not_listen_to_signals_meant_for_the_supervisor(start, pqp
 # --- the supervisor -------------------------------------------------------------------------------------------------
 
 
-def test_workers_finish_when_the_supervisor_is_killed(start, pqplane, tmp_path, pki, function):
-    f = function(hold)
+def test_workers_finish_when_the_supervisor_is_killed(start, pqplane, tmp_path, pki, functions):
+    f = functions(hold)
     p = Pair(start, pqplane, tmp_path, pki, f.address, egress={"workers": 2})
     near = p.connect()
     near.sendall(b"?")
@@ -158,8 +136,8 @@ def test_workers_finish_when_the_supervisor_is_killed(start, pqplane, tmp_path, 
     until(lambda: all(map(gone, workers)), "the end of the last worker")
 
 
-def test_nothing_is_left_behind(start, pqplane, tmp_path, pki, function):
-    p = Pair(start, pqplane, tmp_path, pki, function(echo).address, egress={"workers": 2})
+def test_nothing_is_left_behind(start, pqplane, tmp_path, pki, functions):
+    p = Pair(start, pqplane, tmp_path, pki, functions(echo).address, egress={"workers": 2})
     works(p).close()
     all_of_them = [x.supervisor for x in p.both()] + [w for x in p.both() for w in x.workers]
     for x in p.both():
@@ -213,9 +191,9 @@ def put(pki, name, source):
         os.rename(pki.file("new"), pki.file(f"{name}.{kind}"))
 
 
-def test_reload_takes_new_files_and_keeps_connections(start, pqplane, tmp_path, own, function):
+def test_reload_takes_new_files_and_keeps_connections(start, pqplane, tmp_path, own, functions):
     ingress = {"policy": CLASSICAL, "workers": 2}
-    p = Pair(start, pqplane, tmp_path, own, function(echo).address, ingress=ingress,
+    p = Pair(start, pqplane, tmp_path, own, functions(echo).address, ingress=ingress,
              egress={"policy": CLASSICAL, "peers": ["server.example", "second.example"]})
     kept = works(p)
     workers = p.ingress.workers
@@ -234,8 +212,8 @@ def test_reload_takes_new_files_and_keeps_connections(start, pqplane, tmp_path, 
     works(p)
 
 
-def test_what_can_not_be_used_is_refused_and_the_old_goes_on(start, pqplane, tmp_path, own, function):
-    good = ingress_config(own, function(echo).address, policy=CLASSICAL, watch=False)
+def test_what_can_not_be_used_is_refused_and_the_old_goes_on(start, pqplane, tmp_path, own, functions):
+    good = ingress_config(own, functions(echo).address, policy=CLASSICAL, watch=False)
     p = Proxy(start, pqplane, tmp_path, "ingress", good)
     bad = lambda **tls: {**good, "tls": {**good["tls"], **tls}}
     (tmp_path / "rubbish.crt").write_text("rubbish")
@@ -259,8 +237,8 @@ def test_what_can_not_be_used_is_refused_and_the_old_goes_on(start, pqplane, tmp
     assert not p.log("worker died")
 
 
-def test_a_changed_file_is_taken_without_being_told(start, pqplane, tmp_path, own, function):
-    p = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(own, function(echo).address, policy=CLASSICAL))
+def test_a_changed_file_is_taken_without_being_told(start, pqplane, tmp_path, own, functions):
+    p = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(own, functions(echo).address, policy=CLASSICAL))
     for kind in ("crt", "key"):
         shutil.copy2(own.file(f"server.{kind}"), own.file(f"first.{kind}"))
     os.utime(own.file("server.crt"))
@@ -276,7 +254,7 @@ def test_a_changed_file_is_taken_without_being_told(start, pqplane, tmp_path, ow
     assert shown(p, own) == ["server.example"]
 
 
-def test_a_folder_that_a_link_stands_for_is_replaced(start, pqplane, tmp_path, own, function):
+def test_a_folder_that_a_link_stands_for_is_replaced(start, pqplane, tmp_path, own, functions):
     """As a Kubernetes secret: NAME -> ..data/NAME, and ..data -> a folder for each version."""
     mount, numbers = tmp_path / "mount", itertools.count()
     mount.mkdir()
@@ -292,7 +270,7 @@ def test_a_folder_that_a_link_stands_for_is_replaced(start, pqplane, tmp_path, o
     publish("server")
     for kind in ("crt", "key"):
         (mount / f"tls.{kind}").symlink_to(f"..data/tls.{kind}")
-    config = ingress_config(own, function(echo).address, policy=CLASSICAL,
+    config = ingress_config(own, functions(echo).address, policy=CLASSICAL,
                             tls={"certificate": str(mount / "tls.crt"), "key": str(mount / "tls.key")})
     p = Proxy(start, pqplane, tmp_path, "ingress", config)
     assert shown(p, own) == ["server.example"]
@@ -303,8 +281,8 @@ def test_a_folder_that_a_link_stands_for_is_replaced(start, pqplane, tmp_path, o
     assert not p.log("reload refused")
 
 
-def test_listeners_come_and_go(start, pqplane, tmp_path, pki, function, free_port):
-    f = function(echo)
+def test_listeners_come_and_go(start, pqplane, tmp_path, pki, functions, free_port):
+    f = functions(echo)
     ingress = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(pki, f.address))
     config = egress_config(pki, f"127.0.0.1:{ingress.port('sbi')}", workers=2)
     p = Proxy(start, pqplane, tmp_path, "egress", config)
@@ -326,8 +304,8 @@ def test_listeners_come_and_go(start, pqplane, tmp_path, pki, function, free_por
         assert s.recv(1) == b"2"
 
 
-def test_who_waits_in_a_removed_listener_is_still_served(start, pqplane, tmp_path, pki, function, free_port):
-    ingress = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(pki, function(echo).address))
+def test_who_waits_in_a_removed_listener_is_still_served(start, pqplane, tmp_path, pki, functions, free_port):
+    ingress = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(pki, functions(echo).address))
     config = egress_config(pki, f"127.0.0.1:{ingress.port('sbi')}")
     p = Proxy(start, pqplane, tmp_path, "egress", config)
     other = {**config["egress"][0], "name": "other", "listen": f"127.0.0.1:{free_port()}"}
@@ -343,8 +321,8 @@ def test_who_waits_in_a_removed_listener_is_still_served(start, pqplane, tmp_pat
         assert exactly(s, 5) == b"hello"
 
 
-def test_the_number_of_workers_changes(start, pqplane, tmp_path, pki, function):
-    p = Pair(start, pqplane, tmp_path, pki, function(echo).address)
+def test_the_number_of_workers_changes(start, pqplane, tmp_path, pki, functions):
+    p = Pair(start, pqplane, tmp_path, pki, functions(echo).address)
     config = egress_config(pki, f"127.0.0.1:{p.ingress.port('sbi')}")
     first = p.egress.pid
     kept = works(p)
@@ -362,8 +340,8 @@ def test_the_number_of_workers_changes(start, pqplane, tmp_path, pki, function):
     assert p.egress.counts() == {"end": 42}
 
 
-def test_timeouts_limits_and_level_hold_at_once(start, pqplane, tmp_path, pki, function):
-    p = Pair(start, pqplane, tmp_path, pki, function(echo).address)
+def test_timeouts_limits_and_level_hold_at_once(start, pqplane, tmp_path, pki, functions):
+    p = Pair(start, pqplane, tmp_path, pki, functions(echo).address)
     config = egress_config(pki, f"127.0.0.1:{p.ingress.port('sbi')}")
     kept = works(p)
     p.egress.reload({**config, "limits": {"connections": 1, "buffer": "4KiB"}, "log": {"level": "debug", "format": "json"}})
@@ -377,8 +355,8 @@ def test_timeouts_limits_and_level_hold_at_once(start, pqplane, tmp_path, pki, f
     until(lambda: any(x["reason"] == "idle" for x in p.egress.log("connection closed")), "its end for idleness")
 
 
-def test_the_log_is_opened_anew(start, pqplane, tmp_path, pki, function):
-    ingress = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(pki, function(echo).address))
+def test_the_log_is_opened_anew(start, pqplane, tmp_path, pki, functions):
+    ingress = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(pki, functions(echo).address))
     p = Proxy(start, pqplane, tmp_path, "egress", egress_config(pki, f"127.0.0.1:{ingress.port('sbi')}"),
               more=["--log-file", tmp_path / "egress.log"])
     connect(p.port("nrf")).close()
@@ -396,12 +374,12 @@ def test_the_log_is_opened_anew(start, pqplane, tmp_path, pki, function):
 
 
 @pytest.fixture
-def revocable(start, pqplane, tmp_path, own, function):
+def revocable(start, pqplane, tmp_path, own, functions):
     """A pair whose ingress knows of revocations: (pair, the ingress's configuration, the list's file)."""
     crl = tmp_path / "crl.pem"
     own.run("crl")
     shutil.copy(own.file("crl.pem"), crl)
-    f = function(echo)
+    f = functions(echo)
     ingress = ingress_config(own, f.address, policy=CLASSICAL, tls={"crl": str(crl)}, timeouts={"grace": "700ms"}, watch=False)
     p = Pair.__new__(Pair)
     p.ingress = Proxy(start, pqplane, tmp_path, "ingress", ingress)
@@ -502,8 +480,8 @@ def replaced():
             os.kill(pid, signal.SIGKILL)
 
 
-def upgrade_pair(start, program, tmp_path, pki, function, **more):
-    p = Pair(start, program, tmp_path, pki, function(echo).address, egress={"workers": 2, "carry": os.environ.get("CARRY", "tunnel"), **more})
+def upgrade_pair(start, program, tmp_path, pki, functions, **more):
+    p = Pair(start, program, tmp_path, pki, functions(echo).address, egress={"workers": 2, "carry": os.environ.get("CARRY", "tunnel"), **more})
     return p, p.egress
 
 
@@ -512,8 +490,8 @@ def still(s, text=b"still"):
     assert exactly(s, len(text)) == text
 
 
-def test_an_upgrade_keeps_connections_and_sockets(start, program, tmp_path, pki, function, replaced):
-    p, e = upgrade_pair(start, program, tmp_path, pki, function)
+def test_an_upgrade_keeps_connections_and_sockets(start, program, tmp_path, pki, functions, replaced):
+    p, e = upgrade_pair(start, program, tmp_path, pki, functions)
     kept, supervisors = works(p), []
     for count in (1, 2):  # twice in a row
         before = e.supervisor
@@ -538,8 +516,8 @@ def test_an_upgrade_keeps_connections_and_sockets(start, program, tmp_path, pki,
         connect(e.port("nrf"))
 
 
-def test_no_connection_is_lost_while_upgrades_go_on(start, program, tmp_path, pki, function, replaced):
-    p, e = upgrade_pair(start, program, tmp_path, pki, function)
+def test_no_connection_is_lost_while_upgrades_go_on(start, program, tmp_path, pki, functions, replaced):
+    p, e = upgrade_pair(start, program, tmp_path, pki, functions)
     for count in (1, 2, 3):
         os.kill(e.supervisor, signal.SIGUSR2)
         while len(e.log("replaced")) < count:
@@ -548,8 +526,8 @@ def test_no_connection_is_lost_while_upgrades_go_on(start, program, tmp_path, pk
     assert {line["reason"] for x in p.both() for line in x.log("connection closed")} == {"end"}
 
 
-def test_a_program_that_can_not_take_over_leaves_the_old_one(start, program, tmp_path, pki, function, replaced):
-    p, e = upgrade_pair(start, program, tmp_path, pki, function)
+def test_a_program_that_can_not_take_over_leaves_the_old_one(start, program, tmp_path, pki, functions, replaced):
+    p, e = upgrade_pair(start, program, tmp_path, pki, functions)
     good = program.read_bytes()
     config = e.path.read_text()
     kept = works(p)
@@ -578,8 +556,8 @@ def test_a_program_that_can_not_take_over_leaves_the_old_one(start, program, tmp
     still(works(p))
 
 
-def test_a_program_that_hangs_is_given_up(start, program, tmp_path, pki, function):
-    p, e = upgrade_pair(start, program, tmp_path, pki, function)
+def test_a_program_that_hangs_is_given_up(start, program, tmp_path, pki, functions):
+    p, e = upgrade_pair(start, program, tmp_path, pki, functions)
     kept = works(p)
     program.unlink()
     program.write_text("#!/bin/sh\nexec sleep 1000\n")
@@ -598,8 +576,8 @@ def test_a_program_that_hangs_is_given_up(start, program, tmp_path, pki, functio
     assert gone(hanging)
 
 
-def test_what_stayed_behind_is_drained_with_the_new_one(start, program, tmp_path, pki, function, replaced):
-    p, e = upgrade_pair(start, program, tmp_path, pki, function, timeouts={"drain": "500ms"})
+def test_what_stayed_behind_is_drained_with_the_new_one(start, program, tmp_path, pki, functions, replaced):
+    p, e = upgrade_pair(start, program, tmp_path, pki, functions, timeouts={"drain": "500ms"})
     kept = works(p)
     os.kill(e.supervisor, signal.SIGUSR2)
     replaced(e)
@@ -611,8 +589,8 @@ def test_what_stayed_behind_is_drained_with_the_new_one(start, program, tmp_path
                                                               ["Terminated", "the new supervisor"])
 
 
-def test_what_stayed_behind_obeys_reloads_and_retire(start, program, tmp_path, own, function, replaced):
-    f = function(echo)
+def test_what_stayed_behind_obeys_reloads_and_retire(start, program, tmp_path, own, functions, replaced):
+    f = functions(echo)
     ingress = Proxy(start, program, tmp_path, "ingress", ingress_config(own, f.address, policy=CLASSICAL))
     config = egress_config(own, f"127.0.0.1:{ingress.port('sbi')}", policy=CLASSICAL, timeouts={"grace": "0s"}, watch=False,
                            carry="connection")
@@ -637,8 +615,8 @@ def test_what_stayed_behind_obeys_reloads_and_retire(start, program, tmp_path, o
     assert read_all(s) == (b"", "reset")
 
 
-def test_unix_sockets_pass_on_with_their_paths(start, program, tmp_path, pki, function, replaced):
-    ingress = Proxy(start, program, tmp_path, "ingress", ingress_config(pki, function(echo).address))
+def test_unix_sockets_pass_on_with_their_paths(start, program, tmp_path, pki, functions, replaced):
+    ingress = Proxy(start, program, tmp_path, "ingress", ingress_config(pki, functions(echo).address))
     config = egress_config(pki, f"127.0.0.1:{ingress.port('sbi')}", watch=False)
     paths = [tmp_path / "stays here.sock", tmp_path / "goes.sock"]
     config["egress"] = [{**config["egress"][0], "name": f"n{i}", "listen": f"unix:{path}"} for i, path in enumerate(paths)]
@@ -661,7 +639,7 @@ def test_unix_sockets_pass_on_with_their_paths(start, program, tmp_path, pki, fu
 
 
 @pytest.mark.parametrize("abstract", [False, True])
-def test_a_service_manager_is_told(start, program, tmp_path, pki, function, replaced, abstract):
+def test_a_service_manager_is_told(start, program, tmp_path, pki, functions, replaced, abstract):
     name = f"@pqplane-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.settimeout(PATIENCE)
@@ -703,8 +681,8 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def test_a_full_disk_for_the_log_stops_no_traffic(start, pqplane, tmp_path, pki, function, small_disk):
-    p = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(pki, function(echo).address))
+def test_a_full_disk_for_the_log_stops_no_traffic(start, pqplane, tmp_path, pki, functions, small_disk):
+    p = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(pki, functions(echo).address))
     e = Proxy(start, pqplane, tmp_path, "egress", egress_config(pki, f"127.0.0.1:{p.port('sbi')}", carry="connection"),
               more=["--log-file", small_disk / "log"])
     (small_disk / "filler").write_bytes(b"x" * (40 << 10))
@@ -782,11 +760,11 @@ def clock(tmp_path):
 
 
 @pytest.mark.parametrize("carry", ["connection", "tunnel"])
-def test_a_clock_that_jumps_ends_nothing(start, pqplane, tmp_path, pki, function, clock, carry):
+def test_a_clock_that_jumps_ends_nothing(start, pqplane, tmp_path, pki, functions, clock, carry):
     if os.environ.get("ASAN_OPTIONS") or "asan" in str(pqplane):
         pytest.skip("a sanitizer wants to be the first library")
     variables, move = clock
-    p = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(pki, function(echo).address, timeouts={"idle": "4s"}),
+    p = Proxy(start, pqplane, tmp_path, "ingress", ingress_config(pki, functions(echo).address, timeouts={"idle": "4s"}),
               env={**os.environ, **variables})
     e = Proxy(start, pqplane, tmp_path, "egress",
               egress_config(pki, f"127.0.0.1:{p.port('sbi')}", carry=carry, timeouts={"idle": "4s"}), env={**os.environ, **variables})

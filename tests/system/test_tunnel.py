@@ -8,30 +8,7 @@ import time
 
 import pytest
 
-from proxy_peers import (PATIENCE, Function, Pair, Pki, Proxy, connect, echo, egress_config, hold, ingress_config, read_all,
-                         until)
-
-
-@pytest.fixture(scope="session")
-def pki(pqplane, tmp_path_factory):
-    p = Pki(pqplane, tmp_path_factory.mktemp("pki") / "a")
-    for name in ("server", "client"):
-        p.issue(name)
-    return p
-
-
-@pytest.fixture
-def function():
-    made = []
-
-    def make(serve):
-        made.append(Function(serve))
-        return made[-1]
-
-    yield make
-    for f in made:
-        f.close()
-        assert not f.errors
+from proxy_peers import PATIENCE, Pair, Pki, Proxy, connect, echo, egress_config, hold, ingress_config, read_all, until
 
 
 def round_trip(port, text=b"hello"):
@@ -45,8 +22,8 @@ def opened(proxy):
     return len(proxy.log("tunnel opened"))
 
 
-def test_tunnels_open_ahead_of_need(start, pqplane, tmp_path, pki, function):
-    p = Pair(start, pqplane, tmp_path, pki, function(echo).address, egress={"tunnel": {"connections": 3}})
+def test_tunnels_open_ahead_of_need(start, pqplane, tmp_path, pki, functions):
+    p = Pair(start, pqplane, tmp_path, pki, functions(echo).address, egress={"tunnel": {"connections": 3}})
     for x in p.both():
         until(lambda x=x: opened(x) == 3, "three tunnels")
     for _ in range(6):
@@ -55,8 +32,8 @@ def test_tunnels_open_ahead_of_need(start, pqplane, tmp_path, pki, function):
     assert {line["tunnel"] for line in p.egress.log("connection closed")} <= {1, 2, 3}
 
 
-def test_the_server_speaks_first(start, pqplane, tmp_path, pki, function):
-    f = function(hold)
+def test_the_server_speaks_first(start, pqplane, tmp_path, pki, functions):
+    f = functions(hold)
     p = Pair(start, pqplane, tmp_path, pki, f.address)
     near = connect(p.egress.port("nrf"))
     far = f.take()
@@ -64,8 +41,8 @@ def test_the_server_speaks_first(start, pqplane, tmp_path, pki, function):
     assert near.recv(100) == b"220 ready"
 
 
-def test_a_lost_tunnel_says_who_died_with_it(start, pqplane, tmp_path, pki, function):
-    f = function(hold)
+def test_a_lost_tunnel_says_who_died_with_it(start, pqplane, tmp_path, pki, functions):
+    f = functions(hold)
     p = Pair(start, pqplane, tmp_path, pki, f.address, egress={"tunnel": {"connections": 1}})
     near = [connect(p.egress.port("nrf")) for _ in range(3)]
     far = []
@@ -84,13 +61,13 @@ def test_a_lost_tunnel_says_who_died_with_it(start, pqplane, tmp_path, pki, func
     assert {x["reason"] for x in p.egress.log("connection closed")} == {"tunnel-lost"}
 
 
-def test_who_finds_no_tunnel_waits_for_one(start, pqplane, tmp_path, pki, function, free_port):
+def test_who_finds_no_tunnel_waits_for_one(start, pqplane, tmp_path, pki, functions, free_port):
     port = free_port()
     egress = Proxy(start, pqplane, tmp_path, "egress", egress_config(pki, f"127.0.0.1:{port}"))
     s = connect(egress.port("nrf"))
     s.sendall(b"hello")
     egress.wait_log("tunnel failed")
-    config = ingress_config(pki, function(echo).address)
+    config = ingress_config(pki, functions(echo).address)
     config["ingress"][0]["listen"] = f"127.0.0.1:{port}"
     Proxy(start, pqplane, tmp_path, "ingress", config)
     assert s.recv(5) == b"hello"
@@ -123,8 +100,8 @@ def test_a_peer_that_speaks_no_tunnel(start, pqplane, tmp_path, pki, free_port, 
     assert "tunnel" not in line and line["handshake_ms"] > 0
 
 
-def test_tunnels_are_renewed_and_streams_stay(start, pqplane, tmp_path, pki, function):
-    f = function(hold)
+def test_tunnels_are_renewed_and_streams_stay(start, pqplane, tmp_path, pki, functions):
+    f = functions(hold)
     p = Pair(start, pqplane, tmp_path, pki, f.address, egress={"tunnel": {"connections": 1, "max_age": "1s"}})
     near = connect(p.egress.port("nrf"))
     near.sendall(b"?")
@@ -147,8 +124,8 @@ def reload(proxy, change):
     return proxy.reload(config)
 
 
-def test_a_reload_keeps_tunnels_and_their_streams(start, pqplane, tmp_path, pki, function):
-    f = function(hold)
+def test_a_reload_keeps_tunnels_and_their_streams(start, pqplane, tmp_path, pki, functions):
+    f = functions(hold)
     p = Pair(start, pqplane, tmp_path, pki, f.address, egress={"watch": False}, ingress={"watch": False})
     near = connect(p.egress.port("nrf"))
     near.sendall(b"?")
@@ -168,11 +145,11 @@ def test_a_reload_keeps_tunnels_and_their_streams(start, pqplane, tmp_path, pki,
     assert not [line for line in p.egress.log("connection closed") + p.ingress.log("connection closed")]
 
 
-def test_a_reload_ends_tunnels_whose_peer_is_revoked(start, pqplane, tmp_path, tmp_path_factory, function):
+def test_a_reload_ends_tunnels_whose_peer_is_revoked(start, pqplane, tmp_path, tmp_path_factory, functions):
     mine = Pki(pqplane, tmp_path_factory.mktemp("pki") / "b")
     for name in ("server", "client"):
         mine.issue(name)
-    f = function(hold)
+    f = functions(hold)
     p = Pair(start, pqplane, tmp_path, mine, f.address, ingress={"timeouts": {"grace": "200ms"}, "watch": False})
     near = connect(p.egress.port("nrf"))
     near.sendall(b"?")
@@ -186,8 +163,8 @@ def test_a_reload_ends_tunnels_whose_peer_is_revoked(start, pqplane, tmp_path, t
     assert line["reason"] == "no-longer-allowed" and "revoked" in line["detail"]
 
 
-def test_one_stuck_stream_stops_no_other(start, pqplane, tmp_path, pki, function):
-    f = function(hold)
+def test_one_stuck_stream_stops_no_other(start, pqplane, tmp_path, pki, functions):
+    f = functions(hold)
     p = Pair(start, pqplane, tmp_path, pki, f.address, egress={"tunnel": {"connections": 1}})
     stuck, free = connect(p.egress.port("nrf")), connect(p.egress.port("nrf"))
     stuck.sendall(b"1")
@@ -215,8 +192,8 @@ def test_one_stuck_stream_stops_no_other(start, pqplane, tmp_path, pki, function
         assert free.recv(4) == b"pong"
 
 
-def test_a_worker_that_dies_is_an_error_at_both_ends(start, pqplane, tmp_path, pki, function):
-    f = function(hold)
+def test_a_worker_that_dies_is_an_error_at_both_ends(start, pqplane, tmp_path, pki, functions):
+    f = functions(hold)
     p = Pair(start, pqplane, tmp_path, pki, f.address)
     near = connect(p.egress.port("nrf"))
     near.sendall(b"?")

@@ -7,33 +7,7 @@ import subprocess
 
 import pytest
 
-from proxy_peers import (Function, Pair, Pki, Proxy, connect, echo, egress_config, ingress_config, read_all, refused,
-                         until)
-
-
-@pytest.fixture(scope="module")
-def pki(pqplane, tmp_path_factory):
-    p = Pki(pqplane, tmp_path_factory.mktemp("pki"))
-    p.issue("server")
-    p.issue("client")
-    return p
-
-
-@pytest.fixture
-def function():
-    f = Function(echo)
-    yield f
-    f.close()
-
-
-def exchange(port):
-    try:
-        s = connect(port)
-        s.sendall(b"hello")
-        s.shutdown(socket.SHUT_WR)
-    except OSError:
-        return b"", "reset"
-    return read_all(s)
+from proxy_peers import Function, Pair, Proxy, connect, echo, egress_config, exchange, ingress_config, refused, until
 
 
 def silent_address():

@@ -1,34 +1,18 @@
 """What we send, as a real dissector reads it: tshark on a loopback interface of our own namespace."""
 
-import os
-import shutil
 import subprocess
-import sys
 
 import pytest
 
+from wire_peers import capture_of
+
 PROBE = r"""
-import json, os, subprocess, sys, time
-pqplane, out = sys.argv[1], sys.argv[2]
-os.chdir(out)
-run = lambda *a: subprocess.run(a, check=True, capture_output=True, text=True)
 run("ip", "link", "set", "lo", "up")
-run(pqplane, "pki", "init", "--dir", "pki", "--root", "mldsa87", "--intermediate", "mldsa65")
-for n in ("amf", "nrf"):
-    run(pqplane, "pki", "issue", "--dir", "pki", "--name", n, "--algorithm", "mldsa65", "--dns", n + ".example")
+issue("mldsa87", "mldsa65", "amf", "nrf", intermediate="mldsa65")
 TLS = "tls: {{certificate: pki/{0}.crt, key: pki/{0}.key, ca: pki/root.crt, policy: {{mode: hybrid, level: 3, require: [pq-kex, pq-auth]}}}}\n"
 open("in.yaml", "w").write(TLS.format("nrf") + "ingress: [{name: sbi, listen: '127.0.0.1:7777', forward: '127.0.0.1:8000', peers: [amf.example]}]\n")
 open("out.yaml", "w").write(TLS.format("amf") + "egress: [{name: nrf, listen: '127.0.0.1:9001', connect: '127.0.0.1:7777', peers: [nrf.example]}]\n")
-capture = subprocess.Popen(["tshark", "-q", "-i", "lo", "-w", "all.pcapng", "-f", "tcp"], stderr=subprocess.PIPE, text=True)
-for line in capture.stderr:
-    if "Capturing on" in line:
-        break
-def start(*a):
-    r, w = os.pipe()
-    p = subprocess.Popen([pqplane, *a, "--ready-fd", str(w)], pass_fds=(w,))
-    os.close(w)
-    assert os.fdopen(r).read(), a
-    return p
+capturing = capture()
 running = [start("nf", "nrf", "--listen", "127.0.0.1:8000", "--instances", "3"),
            start("nf", "nrf", "--listen", "127.0.0.1:8010", "--instances", "3", "--write", "frame"),
            start("proxy", "--config", "in.yaml"), start("proxy", "--config", "out.yaml")]
@@ -36,37 +20,23 @@ running = [start("nf", "nrf", "--listen", "127.0.0.1:8000", "--instances", "3"),
 load = lambda: run(pqplane, "load", "--target", "http://127.0.0.1:9001", "--workload", "discovery", "--requests", "2", "--connection", "new", "--json", "load.json")
 for _ in range(100):
     load()
-    seen = subprocess.run(["tshark", "-r", "all.pcapng", "-Y", "tls.handshake.type == 2", "-T", "fields", "-e", "frame.number"], capture_output=True, text=True).stdout
-    if seen.strip():
+    if captured("tls.handshake.type == 2"):
         break
 load()
 for target in ("http://127.0.0.1:8000", "http://127.0.0.1:8010"):
     run(pqplane, "load", "--target", target, "--workload", "discovery", "--requests", "5", "--connection", "kept", "--json", "load.json")
 # It also writes to its file some time after a packet came.
 for _ in range(100):
-    seen = subprocess.run(["tshark", "-r", "all.pcapng", "-d", "tcp.port==8010,http2", "-Y", "http2.headers.status && tcp.srcport == 8010", "-T", "fields", "-e", "frame.number"],
-                          capture_output=True, text=True).stdout
-    if seen.strip():
+    if captured("http2.headers.status && tcp.srcport == 8010", "-d", "tcp.port==8010,http2"):
         break
     time.sleep(0.1)
-for p in reversed(running):
-    p.terminate()
-    assert p.wait(20) == 0
-capture.terminate()
-capture.wait(20)
+stop(capturing, running)
 """
 
 
 @pytest.fixture(scope="module")
 def capture(pqplane, tmp_path_factory):
-    if os.geteuid() != 0:
-        pytest.skip("capturing takes root")
-    if not shutil.which("tshark"):
-        pytest.skip("tshark is missing")
-    out = tmp_path_factory.mktemp("wire")
-    out.chmod(0o777)
-    subprocess.run(["unshare", "--net", sys.executable, "-c", PROBE, pqplane, str(out)], check=True, timeout=180)
-    return out / "all.pcapng"
+    return capture_of(PROBE, pqplane, tmp_path_factory.mktemp("wire"))
 
 
 def tshark(capture, *argv):

@@ -50,3 +50,87 @@ class Talk:
         while not self.step():
             self.flush()
             self.feed()
+
+
+# --- clients, and how far they go -------------------------------------------------------------------------------------
+
+
+def half_a_hello(context, s):
+    t = Talk(context, s)
+    t.step()
+    s.sendall(t.out.read()[:-1])
+    return t
+
+
+def hello_only(context, s):
+    t = Talk(context, s)
+    t.step()
+    t.flush()
+    assert s.recv(1, socket.MSG_PEEK), "it answered"
+    return t
+
+
+def half_a_flight(context, s):
+    t = Talk(context, s)
+    t.handshake()
+    s.sendall(t.out.read()[:-40])
+    return t
+
+
+def finished(context, s):
+    t = Talk(context, s)
+    t.handshake()
+    t.flush()
+    return t
+
+
+def half_a_record(context, s):
+    t = finished(context, s)
+    t.tls.write(b"x" * 16384)
+    s.sendall(t.out.read()[:-1])
+    return t
+
+
+# --- servers ----------------------------------------------------------------------------------------------------------
+
+
+def answered(context, s):
+    t = Talk(context, s, server=True)
+    t.serve()
+    return t
+
+
+def server_half_a_hello(context, s):
+    t = answered(context, s)
+    s.sendall(t.out.read()[:60])
+    return t
+
+
+def server_half_a_flight(context, s):
+    t = answered(context, s)
+    s.sendall(t.out.read()[:-40])
+    return t
+
+
+def server_never_judges(context, s):
+    """The client has finished, and is not told whether it was accepted."""
+    t = answered(context, s)
+    t.flush()
+    s.recv(1, socket.MSG_PEEK)
+    return t
+
+
+def server_finished(context, s):
+    t = answered(context, s)
+    while not t.step():
+        t.flush()
+        t.feed()
+    t.flush()
+    return t
+
+
+def server_half_a_record(context, s):
+    t = server_finished(context, s)
+    t.tls.write(b"x" * 16384)
+    s.sendall(t.out.read()[:-1])
+    return t
