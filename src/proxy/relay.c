@@ -10,8 +10,6 @@
 
 /* A flow hands the loop back after so many turns, since other connections wait; the kernel reports it ready again. */
 enum { TURNS_MAX = 8 };
-/* RFC 8446, section 5.1: the most that one record brings. A read that got as much probably has another behind it. */
-enum { RECORD_MAX = 16384 };
 
 const char *const pq_flow_state_names[] = {"open", "flushing", "ending", "ended", "broken"};
 
@@ -60,9 +58,10 @@ static int side_read(struct pq_relay_end *s, uint8_t *at, size_t room, size_t *n
     int e = s->tls ? pq_tls_read(s->tls, at, room, n) : pq_tcp_read(s->fd, at, room, n);
     if (e == PQ_E_WANT_READ || e == PQ_E_WANT_WRITE)
         blocked_read(s, e);
-    else if (e == 0 && *n < room && (!s->tls || (*n < RECORD_MAX && pq_tls_pending(s->tls) == 0)))
-        s->can_read =
-            false; /* probably drained; if not, the loop says so at once, and one read is spared where it was */
+    else if (e == 0 && *n < room && (!s->tls || (*n < PQ_TLS_RECORD && pq_tls_pending(s->tls) == 0)))
+        /* Probably drained, which a whole record is not: another is behind it. If not, the loop says so at once, and
+         * one read is spared where it was. */
+        s->can_read = false;
     return e;
 }
 

@@ -27,6 +27,7 @@ enum {
     PQ_TUNNEL_IN = 64 << 10,        /* bytes that are read before they are looked at */
     PQ_TUNNEL_STREAMS = 1 << 15,    /* of one tunnel; limits.connections may be less */
     PQ_TUNNEL_AUTHORITY = 256,
+    PQ_TUNNEL_CALM = 4000, /* what a peer may cost at once: see pq_tunnel_spend() */
     PQ_TUNNEL_GATHER = 16, /* pieces of one stream that are written together */
 };
 

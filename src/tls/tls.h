@@ -21,6 +21,8 @@
 #include "crypto/crypto.h"
 #include "crypto/suite.h"
 
+enum { PQ_TLS_RECORD = 16384 }; /* bytes that one record carries at most: RFC 8446, section 5.1 */
+
 enum pq_tls_role { PQ_TLS_CLIENT, PQ_TLS_SERVER };
 
 /* A policy is a mode and a level, or explicit lists that replace each part. */
