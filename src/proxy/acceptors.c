@@ -12,21 +12,12 @@ enum {
 #define PAUSE           0.25
 #define PAUSE_LOG_EVERY (10 * PQ_NS_PER_S)
 
-static void use_route(struct pq_acceptor *a, struct pq_route *route)
-{
-    struct pq_generation *before = a->route ? a->route->of : NULL;
-    if (route)
-        pq_generation_keep(route->of);
-    a->route = route;
-    pq_generation_free(before);
-}
-
 static void close_one(struct pq_acceptor *a)
 {
     ev_io_stop(a->worker->loop, &a->io);
     TAILQ_REMOVE(&a->worker->acceptors, a, entry);
     pq_closep(&a->fd);
-    use_route(a, NULL);
+    pq_generation_take_route(&a->route, NULL);
     free(a);
 }
 
@@ -185,7 +176,7 @@ int pq_acceptors_assign(struct pq_worker *w, struct pq_generation *g, const uint
         if (!a)
             continue;
         a->leaving = false;
-        use_route(a, &g->routes[i]);
+        pq_generation_take_route(&a->route, &g->routes[i]);
     }
     if (!w->paused)
         watch_all(w, true);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "proxy/closing.h"
+#include "proxy/doom.h"
 #include "proxy/listing.h"
 #include "proxy/relay.h"
 #include "proxy/target.h"
@@ -23,13 +24,6 @@ enum { OWN_LOOKED_AT = 256 };
 enum { RECHECKED_A_TURN = 200 };
 
 enum phase { CONNECT, HANDSHAKE, RELAY, ENDED };
-
-/* It may go on for timeouts.grace, but no longer. */
-struct doom {
-    ev_timer timer;
-    enum pq_tls_reason reason;
-    char detail[512];
-};
 
 struct pq_connection {
     struct pq_connections *set;
@@ -52,7 +46,7 @@ struct pq_connection {
     bool lingers;        /* and the timer is set for that */
     bool abandoned;      /* in its handshake: it ends, with that reason, once the thread has given it back */
     enum pq_proxy_end why;
-    struct doom *doom; /* NULL: allowed */
+    struct pq_doom *doom; /* NULL: allowed */
     struct pq_address address[2];
     struct pq_upstream_try attempt;
     int64_t started, phase_started, took[ENDED]; /* ns */
@@ -143,13 +137,6 @@ static void count_handshake(struct pq_connection *c, enum pq_tls_reason reason)
     c->judged = true;
 }
 
-static void lift_doom(struct pq_connection *c)
-{
-    if (c->doom)
-        ev_timer_stop(c->set->loop, &c->doom->timer);
-    pq_freep(&c->doom);
-}
-
 static void end(struct pq_connection *c, enum pq_proxy_end why, enum pq_tls_reason tls_reason, const char *detail)
 {
     struct pq_connections *s = c->set;
@@ -171,7 +158,7 @@ static void end(struct pq_connection *c, enum pq_proxy_end why, enum pq_tls_reas
     pq_metrics_ended(s->counters, direction(c), why, tls_reason, pq_clock_ns() - c->started);
     pq_relay_free(&c->relay);
     close_all(c, why, phase);
-    lift_doom(c);
+    pq_doom_lift(&c->doom, c->set->loop);
     unlink_from_set(c);
     pq_generation_free(c->route->of);
     free(c);
@@ -198,10 +185,11 @@ static void end_tls(struct pq_connection *c, int e)
 }
 
 /* What a reload brought does not allow its peer any more. */
-static void end_forbidden(struct pq_connection *c, enum pq_tls_reason reason, const char *sentence)
+static void end_forbidden(void *connection, enum pq_tls_reason reason, const char *sentence)
 {
-    char detail[640];
-    snprintf(detail, sizeof detail, "%s: %s", pq_tls_reason_label(reason), sentence);
+    struct pq_connection *c = connection;
+    char detail[PQ_DOOM_TEXT];
+    pq_doom_text(reason, sentence, detail);
     pq_metrics_rechecked(c->set->counters, direction(c), reason);
     end_plain(c, PQ_PROXY_NOT_ALLOWED, detail);
 }
@@ -624,37 +612,8 @@ static bool still_allowed(struct pq_connection *c, enum pq_tls_reason *reason, s
     const struct pq_strings *peers = &route->how->peers;
     if (pq_tls_recheck(c->tls, route->tls, peers->count ? peers : NULL, reason, why) < 0)
         return false;
-    pq_generation_keep(now);
-    pq_generation_free(c->route->of);
-    c->route = route;
+    pq_generation_take_route(&c->route, route);
     return true;
-}
-
-static void on_doom(struct ev_loop *loop, ev_timer *timer, int revents)
-{
-    (void)loop, (void)revents;
-    struct pq_connection *c = timer->data;
-    struct doom d = *c->doom;
-    end_forbidden(c, d.reason, d.detail);
-}
-
-static void doom(struct pq_connection *c, enum pq_tls_reason reason, const struct pq_why *why)
-{
-    double grace = (double)c->set->config->timeouts.grace / 1e9;
-    bool before = c->doom != NULL;
-    if (!before && grace > 0)
-        c->doom = calloc(1, sizeof *c->doom);
-    if (!c->doom) {
-        end_forbidden(c, reason, why->text);
-        return;
-    }
-    c->doom->reason = reason;
-    snprintf(c->doom->detail, sizeof c->doom->detail, "%s", why->text);
-    if (before)
-        return; /* its time runs already */
-    ev_timer_init(&c->doom->timer, on_doom, grace, 0.);
-    c->doom->timer.data = c;
-    ev_timer_start(c->set->loop, &c->doom->timer);
 }
 
 static void recheck(struct pq_connections *s, struct pq_connection *c)
@@ -664,11 +623,13 @@ static void recheck(struct pq_connections *s, struct pq_connection *c)
     if (!c->tls)
         return; /* once its handshake is done */
     if (still_allowed(c, &reason, &why)) {
-        lift_doom(c);
+        pq_doom_lift(&c->doom, c->set->loop);
         return;
     }
     s->forbidden++;
-    doom(c, reason, &why);
+    double grace = (double)s->config->timeouts.grace / 1e9;
+    if (pq_doom_set(&c->doom, s->loop, grace, reason, why.text, end_forbidden, c) < 0)
+        end_forbidden(c, reason, why.text);
 }
 
 static void on_recheck(struct ev_loop *loop, ev_timer *timer, int revents)

@@ -115,3 +115,12 @@ void pq_generation_free(struct pq_generation *g)
     pq_proxy_config_free(&g->config);
     free(g);
 }
+
+void pq_generation_take_route(struct pq_route **kept, struct pq_route *route)
+{
+    struct pq_generation *before = *kept ? (*kept)->of : NULL;
+    if (route)
+        pq_generation_keep(route->of);
+    *kept = route;
+    pq_generation_free(before);
+}

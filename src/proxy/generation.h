@@ -50,5 +50,7 @@ struct pq_route *pq_generation_route(struct pq_generation *g, const struct pq_pr
 void pq_generation_keep(struct pq_generation *g);
 void pq_generation_free(struct pq_generation *g); /* drops one reference */
 PQ_DEFINE_FREEP(struct pq_generation, pq_generation_free)
+/* Who keeps a route, and with it its generation, takes another; either may be NULL. */
+void pq_generation_take_route(struct pq_route **kept, struct pq_route *route);
 
 #endif

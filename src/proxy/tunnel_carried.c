@@ -64,12 +64,7 @@ int pq_carried_new(struct pq_tunnel_loop *l, struct pq_route *route, struct pq_t
     return 0;
 }
 
-void pq_carried_move(struct pq_carried *s, struct pq_route *route)
-{
-    pq_generation_keep(route->of);
-    pq_generation_free(s->route->of);
-    s->route = route;
-}
+void pq_carried_move(struct pq_carried *s, struct pq_route *route) { pq_generation_take_route(&s->route, route); }
 
 void pq_carried_join(struct pq_carried *s, struct pq_tunnel *t, int32_t id)
 {

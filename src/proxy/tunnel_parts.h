@@ -17,6 +17,7 @@
 #include <sys/queue.h>
 #include <sys/uio.h>
 
+#include "proxy/doom.h"
 #include "proxy/relay.h"
 #include "proxy/tunnel.h"
 
@@ -94,12 +95,8 @@ struct pq_tunnel {
     struct pq_upstream_try attempt;
     ev_io io;
     unsigned watched;
-    ev_timer timer; /* of the state */
-    struct {        /* a reload no longer allows the peer */
-        ev_timer timer;
-        enum pq_tls_reason reason;
-        char *detail; /* NULL: it does */
-    } doom;
+    ev_timer timer;       /* of the state */
+    struct pq_doom *doom; /* NULL: a reload allows the peer still */
     nghttp2_session *h2;
     struct {
         uint8_t *at; /* PQ_TUNNEL_OUT + PQ_TUNNEL_OUT_SPARE bytes, or NULL while it holds nothing */

@@ -46,8 +46,7 @@ int pq_tunnel_new(struct pq_tunnel_loop *l, struct pq_route *route, struct pq_tu
     TAILQ_INIT(&t->gone);
     ev_init(&t->io, on_io);
     ev_init(&t->timer, NULL);
-    ev_init(&t->doom.timer, NULL);
-    t->io.data = t->timer.data = t->doom.timer.data = t;
+    t->io.data = t->timer.data = t;
     pq_generation_keep(route->of);
     TAILQ_INSERT_TAIL(&l->tunnels, t, of_loop);
     l->tunnel_count++;
@@ -158,8 +157,7 @@ static void free_tunnel(struct pq_tunnel *t)
     TAILQ_REMOVE(&l->tunnels, t, of_loop);
     l->tunnel_count--;
     pq_generation_free(t->route->of);
-    ev_timer_stop(l->set->loop, &t->doom.timer);
-    free(t->doom.detail);
+    pq_doom_lift(&t->doom, l->set->loop);
     free(t->out.at);
     free(t);
 }
@@ -579,39 +577,24 @@ void pq_tunnel_drain(struct pq_tunnel *t)
 }
 
 /* --- a reload ----------------------------------------------------------------------------------------------------- */
-static void on_doom(struct ev_loop *loop, ev_timer *w, int revents)
+static void end_forbidden(void *tunnel, enum pq_tls_reason reason, const char *sentence)
 {
-    (void)loop, (void)revents;
-    struct pq_tunnel *t = w->data;
-    char *detail = TAKE(t->doom.detail);
-    pq_metrics_rechecked(t->loop->set->counters, direction(t), t->doom.reason);
+    struct pq_tunnel *t = tunnel;
+    char detail[PQ_DOOM_TEXT];
+    pq_doom_text(reason, sentence, detail);
+    pq_metrics_rechecked(t->loop->set->counters, direction(t), reason);
     pq_tunnel_end(t, PQ_PROXY_NOT_ALLOWED, detail);
-    free(detail);
 }
 
-static void doom(struct pq_tunnel *t, enum pq_tls_reason reason, const char *sentence)
+static void forbid(struct pq_tunnel *t, enum pq_tls_reason reason, const char *sentence)
 {
     struct pq_connections *set = t->loop->set;
-    char detail[640];
-    bool before = t->doom.detail != NULL;
-    snprintf(detail, sizeof detail, "%s: %s", pq_tls_reason_label(reason), sentence);
-    free(t->doom.detail);
-    t->doom.detail = strdup(detail);
-    t->doom.reason = reason;
+    double grace = (double)set->config->timeouts.grace / 1e9;
     set->forbidden += t->streams ? t->streams : 1;
-    pq_tunnel_drain(t);
-    if (before)
-        return; /* its time runs already */
-    ev_set_cb(&t->doom.timer, on_doom);
-    ev_timer_set(&t->doom.timer, (double)set->config->timeouts.grace / 1e9, 0.);
-    ev_timer_start(set->loop, &t->doom.timer);
-}
-
-static void move(struct pq_tunnel *t, struct pq_route *now)
-{
-    pq_generation_keep(now->of);
-    pq_generation_free(t->route->of);
-    t->route = now;
+    if (pq_doom_set(&t->doom, set->loop, grace, reason, sentence, end_forbidden, t) < 0)
+        end_forbidden(t, reason, sentence);
+    else
+        pq_tunnel_drain(t);
 }
 
 static void recheck(struct pq_tunnel *t, struct pq_generation *g)
@@ -625,15 +608,14 @@ static void recheck(struct pq_tunnel *t, struct pq_generation *g)
     const struct pq_strings *peers = &now->how->peers;
     struct pq_tls_context *context = now->tunnel_tls ? now->tunnel_tls : now->tls;
     if (pq_tls_recheck(t->tls, context, peers->count ? peers : NULL, &reason, &why) < 0) {
-        doom(t, reason, why.text);
+        forbid(t, reason, why.text);
         return;
     }
-    ev_timer_stop(loop_of(t), &t->doom.timer);
-    pq_freep(&t->doom.detail);
+    pq_doom_lift(&t->doom, loop_of(t));
     if (t->owner)
         pq_tunnels_inherit(t, now);
     if (!t->owner || t->owner == now->tunnels)
-        move(t, now);
+        pq_generation_take_route(&t->route, now);
 }
 
 void pq_tunnel_recheck_all(struct pq_connections *set, struct pq_generation *now)
