@@ -1,5 +1,6 @@
 """Fixtures for the system tests: the program under test and places for it to run in."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -8,7 +9,7 @@ import subprocess
 
 import pytest
 
-from proxy_peers import Function, Pki, echo
+from proxy_peers import Function, Pki, children, echo
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 PQPLANE = os.environ.get("PQPLANE_BIN", str(TOP / "build/src/cli/pqplane"))
@@ -83,8 +84,12 @@ def start(tmp_path):
     yield run
     for r in reversed(running):
         if r.process.poll() is None:
+            workers = children(r.pid)  # they would outlive it, for the sake of their connections
             r.process.kill()
             r.process.wait()
+            for pid in workers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture(scope="session")
